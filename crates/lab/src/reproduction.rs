@@ -8,10 +8,11 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, ValueEnum, value_parser};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use thalweg_lab::cc;
 use thalweg_lab::report::{self, cc::Publication};
+use thalweg_lab::reproduce::edgio::networks::World;
 use thalweg_lab::reproduce::{ALL, Published, edgio, lumen, outcomes, table, varnish};
 use thalweg_netem::signals::Signals;
 
@@ -22,6 +23,8 @@ use crate::results::{self, Results, print};
 
 /// Name that selects all publications.
 const EVERY: &str = "all";
+/// Maximum of `--runs`.
+const RUNS_MAX: i64 = 1000;
 /// Exit statuses above this value mean a signal: 128 plus its number.
 const BY_SIGNAL: u8 = 128;
 
@@ -36,6 +39,8 @@ Examples:
   thalweg-lab reproduce lumen --out report       in full, up to 50,000 viewers: ten minutes
   thalweg-lab reproduce edgio --quick            24 networks, two PoPs of two edges, a controller: three minutes
   thalweg-lab reproduce edgio --out report       in full, with proofs: a quarter of an hour
+  thalweg-lab reproduce edgio --world identical --runs 20
+                                                 24 equal networks, none of which BBR helps, 20 times: two hours
   thalweg-lab reproduce outcomes --quick         the edge's goodput beside the client's: a minute
   thalweg-lab reproduce varnish lumen --out out  one after another, each in its own directory, even if one fails
   thalweg-lab reproduce all --out reports        all of them
@@ -57,6 +62,12 @@ pub(crate) struct Reproduce {
     /// Directory for the report, the charts, the samples and the summary
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Networks of edgio: among identical and shared ones, none may be declared helped
+    #[arg(long, value_enum, default_value_t)]
+    world: World,
+    /// Number of times to reproduce one publication; every run must succeed
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = value_parser!(u32).range(1..=RUNS_MAX))]
+    runs: u32,
     /// Program to measure [default: thalweg beside this program, else in PATH]
     #[arg(long, value_name = "FILE")]
     thalweg: Option<PathBuf>,
@@ -68,15 +79,35 @@ pub(crate) struct Reproduce {
 pub(crate) fn reproduce(arguments: Reproduce) -> anyhow::Result<ExitCode> {
     match &arguments.names[..] {
         [] => Ok(list()),
-        [name] if name == EVERY => run_each(&arguments, &ALL),
+        [name] if name != EVERY && arguments.runs > 1 => {
+            let published = find(name)?;
+            let run = |run| Job { published, directory: format!("run-{run}") };
+            run_each(&arguments, &(1..=arguments.runs).map(run).collect::<Vec<_>>())
+        }
+        _ if arguments.runs > 1 => bail!("--runs repeats a single publication: name one"),
+        [name] if name == EVERY => run_each(&arguments, &ALL.map(Job::once)),
         [name] => {
             let published = find(name)?;
             run_one(&arguments, published.name)
         }
         names => {
-            let chosen = names.iter().map(|name| find(name)).collect::<anyhow::Result<Vec<_>>>()?;
+            let chosen =
+                names.iter().map(|name| find(name).map(Job::once)).collect::<anyhow::Result<Vec<_>>>()?;
             run_each(&arguments, &chosen)
         }
+    }
+}
+
+/// One of several measurements.
+struct Job {
+    published: Published,
+    /// Directory for its results, below `--out`.
+    directory: String,
+}
+
+impl Job {
+    fn once(published: Published) -> Self {
+        Self { published, directory: published.name.to_owned() }
     }
 }
 
@@ -105,10 +136,11 @@ fn run_one(arguments: &Reproduce, name: &str) -> anyhow::Result<ExitCode> {
 }
 
 /// Estimates how long a reproduction takes.
-fn estimate(name: &str, is_quick: bool) -> Duration {
+fn estimate(arguments: &Reproduce, name: &str) -> Duration {
+    let Reproduce { quick: is_quick, world, .. } = *arguments;
     match name {
         "lumen" => lumen::plan(is_quick).duration(),
-        "edgio" => edgio::plan(is_quick).duration,
+        "edgio" => edgio::plan(world, is_quick).duration,
         "outcomes" => outcomes::plan(is_quick).duration(),
         _ => varnish::plan(is_quick).duration(),
     }
@@ -163,7 +195,7 @@ fn compared(report: &cc::Report, publication: &Publication<'_>, exit_status: u8)
 fn run_lumen(arguments: &Reproduce, thalweg: PathBuf) -> anyhow::Result<Results> {
     use report::lumen::{csv, json, page};
     let requirements = lumen::Requirements { thalweg, media: arguments.media.clone() };
-    let log = timed_log(estimate("lumen", arguments.quick));
+    let log = timed_log(estimate(arguments, "lumen"));
     let outcome = lumen::run(&lumen::plan(arguments.quick), &requirements, &log)?;
     let (found, headlines) = (report::lumen::table(&outcome), table(&lumen::headlines(&outcome)));
     Ok(Results {
@@ -177,11 +209,12 @@ fn run_lumen(arguments: &Reproduce, thalweg: PathBuf) -> anyhow::Result<Results>
 
 fn run_edgio(arguments: &Reproduce, thalweg: &Path) -> anyhow::Result<Results> {
     use report::edgio::{csv, json, page};
-    let log = timed_log(estimate("edgio", arguments.quick));
-    let outcome = edgio::run(&edgio::plan(arguments.quick), thalweg, &log)?;
+    let plan = edgio::plan(arguments.world, arguments.quick);
+    let log = timed_log(plan.duration);
+    let outcome = edgio::run(&plan, thalweg, &log)?;
     let (found, headlines) = (report::edgio::table(&outcome), table(&outcome.headlines()));
     Ok(Results {
-        table: format!("{found}\n{headlines}\n{}\n", edgio::OPEN),
+        table: format!("{found}\n{headlines}\n{}\n", edgio::description(arguments.world)),
         page: page(&outcome),
         samples: csv(&outcome),
         summary: json(&outcome),
@@ -207,23 +240,25 @@ fn timed_log(estimate: Duration) -> impl Fn(&str) {
 /// Measures publications one after another, each in a separate process, because an emulation
 /// changes its process's namespaces. A failure does not end the series; a signal does. Prints how
 /// each run ended, and returns the highest exit status.
-fn run_each(arguments: &Reproduce, chosen: &[Published]) -> anyhow::Result<ExitCode> {
+fn run_each(arguments: &Reproduce, jobs: &[Job]) -> anyhow::Result<ExitCode> {
     let (runtime, mut signals) = Signals::install()?;
     runtime.block_on(async {
         let (mut worst, mut ends) = (0, Vec::new());
-        for (index, Published { name, title, missing }) in chosen.iter().enumerate() {
+        for (index, Job { published: Published { name, title, missing }, directory }) in
+            jobs.iter().enumerate()
+        {
             print(&format!("{title}\n"));
             if let Some(missing) = missing {
                 print(&format!("cannot be measured yet: needs {missing}\n\n"));
                 continue;
             }
-            let left = chosen[index..].iter().filter(|one| one.missing.is_none());
-            let left: Duration = left.map(|one| estimate(one.name, arguments.quick)).sum();
-            log(&format!("{name}: started; about {} to go for all", words(left)));
+            let left = jobs[index..].iter().filter(|job| job.published.missing.is_none());
+            let left: Duration = left.map(|job| estimate(arguments, job.published.name)).sum();
+            log(&format!("{directory}: started; about {} to go for all", words(left)));
             let started = Instant::now();
-            let status = attend(spawn_one(arguments, name)?, &mut signals).await?;
+            let status = attend(spawn_one(arguments, name, directory)?, &mut signals).await?;
             print("\n");
-            ends.push(format!("{name:<9}{} after {}", ending(status), words(started.elapsed())));
+            ends.push(format!("{directory:<9}{} after {}", ending(status), words(started.elapsed())));
             worst = worst.max(status);
             if status >= BY_SIGNAL {
                 break;
@@ -246,16 +281,21 @@ fn ending(status: u8) -> String {
 
 /// Starts the process for one publication in its own process group, so that it receives a
 /// terminal's signals only once, when they are forwarded.
-fn spawn_one(arguments: &Reproduce, name: &str) -> anyhow::Result<Child> {
+fn spawn_one(arguments: &Reproduce, name: &str, results: &str) -> anyhow::Result<Child> {
     let own = std::env::current_exe().context("cannot locate this program's executable")?;
     let mut command = Command::new(&own);
     command.args(["reproduce", name]).args(arguments.quick.then_some("--quick"));
     command.arg("--media").arg(&arguments.media);
+    if name == "edgio"
+        && let Some(world) = arguments.world.to_possible_value()
+    {
+        command.arg("--world").arg(world.get_name());
+    }
     if let Some(thalweg) = &arguments.thalweg {
         command.arg("--thalweg").arg(thalweg);
     }
     if let Some(directory) = &arguments.out {
-        command.arg("--out").arg(directory.join(name));
+        command.arg("--out").arg(directory.join(results));
     }
     command.stdin(Stdio::null()).process_group(0);
     command.spawn().with_context(|| own.display().to_string())

@@ -10,9 +10,9 @@ use thalweg_netem::scenario::Path;
 use super::chart::{Axes, Line, Mark, lines, marked_lines};
 use super::published;
 use crate::reproduce::edgio::controller::{LowPercentiles, Percent, Percentiles, Points, Round};
-use crate::reproduce::edgio::networks::{NETWORKS, Network, POPS, scenario};
+use crate::reproduce::edgio::networks::{NETWORKS, Network, POPS, World, scenario};
 use crate::reproduce::edgio::outcome::{DELIVERY_RATE_TIMES, Event, GOODPUT_TIMES, Outcome};
-use crate::reproduce::edgio::{AGENT_SETTINGS, CONTROLLER_SETTINGS, EarlyEnd, OPEN, TITLE, viewers};
+use crate::reproduce::edgio::{AGENT_SETTINGS, EarlyEnd, controller_settings, description, title, viewers};
 use crate::reproduce::{PublishedValue, columns, number};
 pub use json::json;
 
@@ -44,7 +44,7 @@ residential provider (delivery rate) and for all traffic (goodput).";
 /// Returns the rows of the network table, in the order of [`COLUMNS`].
 fn rows(outcome: &Outcome) -> Vec<Vec<String>> {
     let times: Vec<_> = (0..POPS.len()).map(|pop| outcome.times(pop)).collect();
-    let paths = scenario(outcome.plan.duration / 2).paths;
+    let paths = scenario(outcome.plan.world, outcome.plan.duration / 2).paths;
     let row = |(index, (network, path)): (usize, (&Network, &Path))| {
         let [before, after] = times[network.pop];
         let trial = outcome.explanation(index).and_then(|known| known.entry.as_ref());
@@ -65,7 +65,7 @@ fn rows(outcome: &Outcome) -> Vec<Vec<String>> {
             median_in(after),
         ]
     };
-    NETWORKS.iter().zip(&paths).enumerate().map(row).collect()
+    outcome.plan.world.networks().iter().zip(&paths).enumerate().map(row).collect()
 }
 
 fn none() -> String {
@@ -148,13 +148,13 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
 }
 
 /// Returns all non-default settings as command-line flags.
-fn settings() -> String {
+fn settings(world: World) -> String {
     let flags = |set: &[(&str, &str)]| {
         set.iter().map(|(name, value)| format!("--{name} {value}")).collect::<Vec<_>>().join(" ")
     };
     format!(
         "thalweg controller run {} --congestion-control bbr; thalweg edge --congestion-control cubic; thalweg agent {}",
-        flags(&CONTROLLER_SETTINGS),
+        flags(&controller_settings(world)),
         flags(&AGENT_SETTINGS)
     )
 }
@@ -162,8 +162,10 @@ fn settings() -> String {
 /// Renders the tables for a terminal.
 pub fn table(outcome: &Outcome) -> String {
     let mut text = format!("{NETWORKS_TITLE}\n{}\n", columns(&COLUMNS, &rows(outcome)));
-    for line in
-        of_checks(outcome).into_iter().chain([of_responses(outcome), settings()]).chain(warnings(outcome))
+    for line in of_checks(outcome)
+        .into_iter()
+        .chain([of_responses(outcome), settings(outcome.plan.world)])
+        .chain(warnings(outcome))
     {
         let _ = writeln!(text, "{line}");
     }
@@ -172,7 +174,8 @@ pub fn table(outcome: &Outcome) -> String {
 
 /// Renders the HTML page.
 pub fn page(outcome: &Outcome) -> String {
-    let mut page = published(TITLE, OPEN, &outcome.headlines());
+    let world = outcome.plan.world;
+    let mut page = published(title(world), description(world), &outcome.headlines());
     warnings(outcome).iter().for_each(|warning| page.paragraph("warning", warning));
     page.heading("Checks");
     of_checks(outcome).iter().for_each(|line| page.paragraph("", line));
@@ -197,7 +200,7 @@ pub fn page(outcome: &Outcome) -> String {
         }
     }
     page.paragraph("", &of_responses(outcome));
-    page.paragraph("note", &format!("Settings other than the defaults: {}.", settings()));
+    page.paragraph("note", &format!("Settings other than the defaults: {}.", settings(world)));
     page.finish()
 }
 

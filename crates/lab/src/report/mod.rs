@@ -16,7 +16,9 @@ use crate::reproduce::{COLUMNS, EarlyEnd, Headline};
 /// Starts the page of a publication with its headlines and our choices for open parameters.
 fn published(title: &str, open: &str, headlines: &[Headline]) -> Page {
     let mut page = Page::new(title);
-    page.table(&COLUMNS, &headlines.iter().map(|headline| headline.words().to_vec()).collect::<Vec<_>>());
+    if !headlines.is_empty() {
+        page.table(&COLUMNS, &headlines.iter().map(|headline| headline.words().to_vec()).collect::<Vec<_>>());
+    }
     page.paragraph("note", open);
     page
 }

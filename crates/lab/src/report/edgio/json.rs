@@ -6,7 +6,7 @@ use super::super::{DocumentEarly, DocumentHeadline, document_headlines};
 use super::{of_path, settings};
 use crate::reproduce::edgio::controller::{LowPercentiles, Percentiles, Round};
 use crate::reproduce::edgio::edge_name;
-use crate::reproduce::edgio::networks::{NETWORKS, POPS, scenario};
+use crate::reproduce::edgio::networks::{NETWORKS, POPS, World, scenario};
 use crate::reproduce::edgio::outcome::{Check, Event, Outcome};
 
 /// Version of the JSON format.
@@ -17,6 +17,7 @@ struct Document<'a> {
     version: u32,
     #[serde(flatten)]
     early: DocumentEarly<'a>,
+    world: World,
     headlines: Vec<DocumentHeadline>,
     checks: Vec<Check>,
     settings: String,
@@ -77,9 +78,10 @@ pub fn json(outcome: &Outcome) -> String {
     let document = Document {
         version: VERSION,
         early: outcome.early.as_ref().into(),
+        world: outcome.plan.world,
         headlines: document_headlines(&outcome.headlines()),
         checks: outcome.checks(),
-        settings: settings(),
+        settings: settings(outcome.plan.world),
         responses: outcome.viewer_results.responses.len(),
         failed_responses: outcome.viewer_results.failed,
         lateness_p999_us: outcome.lateness.p999.as_micros(),
@@ -106,7 +108,8 @@ fn document_pop(outcome: &Outcome, pop: usize) -> DocumentPop {
 }
 
 fn networks(outcome: &Outcome) -> Vec<DocumentNetwork> {
-    let paths = scenario(outcome.plan.duration / 2).paths;
+    let paths = scenario(outcome.plan.world, outcome.plan.duration / 2).paths;
+    let networks = outcome.plan.world.networks();
     let mut all = Vec::new();
     for (index, (prefix, known)) in outcome.record.networks.iter().enumerate() {
         let trial = known.entry.as_ref();
@@ -114,8 +117,8 @@ fn networks(outcome: &Outcome) -> Vec<DocumentNetwork> {
             name: NETWORKS[index].name,
             prefix: prefix.clone(),
             pop: POPS[NETWORKS[index].pop],
-            path: of_path(&paths[index], &NETWORKS[index]),
-            truth: NETWORKS[index].truth.name(),
+            path: of_path(&paths[index], &networks[index]),
+            truth: networks[index].truth.name(),
             reason: known.reason.clone(),
             events: outcome.events(index),
             treated: trial.map(|trial| trial.treated),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+use serde::Serialize;
 use thalweg_netem::emulation::Family;
 use thalweg_netem::scenario::{Alteration, Change, Loss, Path, Scenario, read};
 
@@ -93,7 +95,46 @@ impl Network {
     }
 }
 
-/// All networks, in scenario order.
+/// Paths and traffic of the networks. Only in the mixed world does the congestion control matter;
+/// in the others, a network that is declared helped is an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum World {
+    /// Networks as an operator has them: most healthy, some slow for different reasons.
+    #[default]
+    Mixed,
+    /// All networks have the same clean path.
+    Identical,
+    /// The viewers of each network share a bottleneck: what one gains, the others lose.
+    Shared,
+}
+
+impl World {
+    /// Returns all networks, in scenario order. Their names, PoPs and families are those of
+    /// [`NETWORKS`] in every world.
+    pub fn networks(self) -> [Network; NETWORKS.len()] {
+        let with = |truth, viewers, pause_ms| {
+            let pause = Duration::from_millis(pause_ms);
+            NETWORKS.map(|network| Network { truth, viewers, responses: 2, pause, ..network })
+        };
+        match self {
+            World::Mixed => NETWORKS,
+            World::Identical => with(Truth::Healthy, 3, 1000),
+            World::Shared => with(Truth::Slow, 6, 300),
+        }
+    }
+
+    /// Returns the network of the mixed world whose path all networks have.
+    fn model(self) -> Option<&'static str> {
+        match self {
+            World::Mixed => None,
+            World::Identical => Some("dsl"),
+            World::Shared => Some("crowded"),
+        }
+    }
+}
+
+/// All networks of the mixed world, in scenario order.
 pub const NETWORKS: [Network; 24] = [
     healthy("campus"),
     healthy("fibre").with_ipv6(),
@@ -126,11 +167,19 @@ pub fn of_pop(pop: usize) -> impl Iterator<Item = (usize, &'static Network)> {
     NETWORKS.iter().enumerate().filter(move |(_, network)| network.pop == pop)
 }
 
-/// Returns the scenario with all networks' paths. The turning network changes at `turns_at`, which
-/// is measured from the start of the viewers.
-pub fn scenario(turns_at: Duration) -> Scenario {
+/// Returns the scenario with all networks' paths. In the mixed world, the turning network changes
+/// at `turns_at`, which is measured from the start of the viewers.
+pub fn scenario(world: World, turns_at: Duration) -> Scenario {
     let mut scenario =
         read(PATHS, &|_| Err(std::io::ErrorKind::NotFound.into())).expect("the built-in scenario is tested");
+    if let Some(model) = world.model() {
+        let model = scenario.paths.iter().find(|path| path.name == model);
+        let model = model.expect("the built-in scenario is tested").clone();
+        for path in &mut scenario.paths {
+            (path.down, path.up) = (model.down.clone(), model.up.clone());
+        }
+        return scenario;
+    }
     let down = Alteration { loss: Some(Loss::random(LOSS_AFTER)), ..Alteration::default() };
     let change = Change { at: turns_at, down, up: Alteration::default() };
     let turning = scenario.paths.iter_mut().find(|path| path.name == TURNING);
@@ -152,10 +201,14 @@ mod tests {
 
     #[test]
     fn truth_follows_from_the_paths() {
-        let scenario = scenario(Duration::ZERO);
+        World::value_variants().iter().for_each(|world| check_truth(*world));
+    }
+
+    fn check_truth(world: World) {
+        let scenario = scenario(world, Duration::ZERO);
         let names: Vec<_> = scenario.paths.iter().map(|path| path.name.as_str()).collect();
         assert_eq!(names, NETWORKS.map(|network| network.name));
-        for (path, network) in scenario.paths.iter().zip(NETWORKS) {
+        for (path, network) in scenario.paths.iter().zip(world.networks()) {
             let Capacity::Rate(rate) = path.down.capacity else { panic!("{} needs a rate", path.name) };
             let fair = rate as f64 / network.viewers as f64;
             let bdp_bytes = rate as f64 / 8.0 * path.round_trip_min().as_secs_f64();

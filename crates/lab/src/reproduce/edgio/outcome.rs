@@ -6,7 +6,7 @@ use serde::Serialize;
 use thalweg_netem::emulation::Lateness;
 
 use super::controller::{Explanation, LowPercentiles, Percentiles, Round};
-use super::networks::{NETWORKS, POPS, Truth};
+use super::networks::{NETWORKS, POPS, Truth, World};
 use super::record::{PopRecord, Record};
 use super::{EDGES, EarlyEnd, Plan, edge_name, viewers};
 use crate::cc::statistics::{Ratio, ratio};
@@ -179,6 +179,9 @@ impl Outcome {
 
     /// Returns the published figures and those measured here, for each PoP.
     pub fn headlines(&self) -> Vec<Headline> {
+        if self.plan.world != World::Mixed {
+            return Vec::new();
+        }
         let headline = |pop: usize, what: &str, published: f64, rise: Option<Ratio>| Headline {
             what: format!("{}: {what}, after / before", POPS[pop]),
             published: PublishedValue::Between(published, published),
@@ -200,13 +203,19 @@ impl Outcome {
 
     /// Checks the results. A plan without proofs is too short for the checks of effects.
     pub fn checks(&self) -> Vec<Check> {
+        if self.plan.world != World::Mixed {
+            let tried = self.plan.has_proofs.then(|| self.are_tried());
+            return [self.are_false()].into_iter().chain(tried).collect();
+        }
         let mut checks = vec![self.are_found(), self.are_false()];
         if self.plan.has_proofs {
             checks.push(self.are_helped());
             checks.push(self.are_withdrawn());
             for pop in 0..POPS.len() {
-                checks.push(self.is_up(pop, "p5", |lows| lows.p5));
-                checks.push(self.is_up(pop, "p10", |lows| lows.p10));
+                let rate = |round: &Round| round.delivery_rate;
+                checks.push(self.is_up(pop, "p5 of delivery rate", rate, |lows| lows.p5));
+                checks.push(self.is_up(pop, "p10 of delivery rate", rate, |lows| lows.p10));
+                checks.push(self.is_up(pop, "p10 of goodput", |round| round.goodput, |lows| lows.p10));
             }
         }
         checks.push(self.is_canary_first());
@@ -219,6 +228,19 @@ impl Outcome {
         let entered = |events: &[Event]| events.iter().any(|event| event.what == EventKind::Entered);
         let found = self.matching(|truth| truth == Truth::Gains, entered);
         of_networks("found, of those that gain", &found)
+    }
+
+    /// Checks that at least half of the networks completed a trial. Otherwise, that none was
+    /// declared helped would mean little.
+    fn are_tried(&self) -> Check {
+        let is_decided = |event: &Event| matches!(event.what, EventKind::Promising | EventKind::Left);
+        let tried = self.matching(|_| true, |events| events.iter().any(is_decided));
+        let decided = tried.iter().filter(|(_, is)| *is).count();
+        Check {
+            what: "at least half of the networks completed a trial".to_owned(),
+            holds: 2 * decided >= tried.len(),
+            evidence: format!("{decided} of {}", tried.len()),
+        }
     }
 
     fn are_helped(&self) -> Check {
@@ -252,12 +274,18 @@ impl Outcome {
         }
     }
 
-    /// Checks that the interval of the rise in a PoP's delivery rate lies above 1.
-    fn is_up(&self, pop: usize, name: &str, low: impl Fn(LowPercentiles) -> f64) -> Check {
-        let interval = self.rise(pop, |round| round.delivery_rate, low).and_then(|rise| rise.interval);
+    /// Checks that a low percentile of a PoP's rounds rose: the interval of its ratio lies above 1.
+    fn is_up(
+        &self,
+        pop: usize,
+        name: &str,
+        of: impl Fn(&Round) -> Percentiles,
+        low: impl Fn(LowPercentiles) -> f64,
+    ) -> Check {
+        let interval = self.rise(pop, of, low).and_then(|rise| rise.interval);
         let evidence = interval.map(|(least, most)| format!("{least:.2} to {most:.2} times"));
         Check {
-            what: format!("{name} of delivery rate is up in {}", POPS[pop]),
+            what: format!("{name} is up in {}", POPS[pop]),
             holds: interval.is_some_and(|(least, _)| least > 1.0),
             evidence: evidence.unwrap_or_else(|| "not measured".to_owned()),
         }
@@ -313,7 +341,8 @@ impl Outcome {
         of: impl Fn(Truth) -> bool,
         is: impl Fn(&[Event]) -> bool,
     ) -> Vec<(&'static str, bool)> {
-        let those = NETWORKS.iter().enumerate().filter(|(_, network)| of(network.truth));
+        let networks = self.plan.world.networks();
+        let those = networks.iter().enumerate().filter(|(_, network)| of(network.truth));
         those.map(|(number, network)| (network.name, is(&self.events(number)))).collect()
     }
 

@@ -11,7 +11,7 @@ use thalweg_netem::emulation::{Emulation, Side};
 
 use super::controller::Controller;
 use super::damage;
-use super::networks::POPS;
+use super::networks::{POPS, World};
 use crate::process::ChildProcess;
 
 /// Edges of a PoP.
@@ -42,8 +42,9 @@ pub(super) const TUNED: Roles = Roles { name: "tuned", default: "cubic", tried: 
 /// The same, but bundles are damaged on their way.
 pub(super) const DAMAGED: Roles = Roles { name: "damaged", bundles: damage::ADDRESS, ..TUNED };
 
-/// Non-default controller settings, which scale minutes and hours down to seconds.
-pub const CONTROLLER_SETTINGS: [(&str, &str); 15] = [
+/// Non-default controller settings. They scale minutes and hours down to seconds, and the numbers
+/// of networks that are explored from thousands of networks down to 24.
+const CONTROLLER_SETTINGS: [(&str, &str); 12] = [
     ("window", "4s"),
     ("late", "2s"),
     ("history-windows", "15"),
@@ -55,11 +56,20 @@ pub const CONTROLLER_SETTINGS: [(&str, &str); 15] = [
     ("cool-off-windows", "30"),
     ("explored-max", "1"),
     ("exploring-max", "1"),
-    ("holdout", "0.05"),
-    ("retransmitted-rise-max", "0.03"),
-    ("guardrail-rise-max", "0.1"),
     ("guardrail-pause-windows", "3"),
 ];
+/// Settings that put all networks on trial at once, in worlds in which none must be declared
+/// helped.
+const ALL_AT_ONCE: [(&str, &str); 2] = [("explored-max", "24"), ("exploring-max", "12")];
+
+/// Returns the non-default controller settings in a world.
+pub fn controller_settings(world: World) -> Vec<(&'static str, &'static str)> {
+    let changed: &[_] = if world == World::Mixed { &[] } else { &ALL_AT_ONCE };
+    let is_changed = |name| changed.iter().any(|(other, _)| *other == name);
+    let same = CONTROLLER_SETTINGS.into_iter().filter(|(name, _)| !is_changed(*name));
+    same.chain(changed.iter().copied()).collect()
+}
+
 /// Non-default agent settings.
 pub const AGENT_SETTINGS: [(&str, &str); 1] = [("period", "500ms")];
 
@@ -103,7 +113,12 @@ impl Parts {
     /// # Errors
     ///
     /// Returns an error if a process does not start, or the kernel lacks an algorithm.
-    pub(super) fn start(emulation: &Emulation, thalweg: &Path, roles: Roles) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        emulation: &Emulation,
+        thalweg: &Path,
+        roles: Roles,
+        world: World,
+    ) -> anyhow::Result<Self> {
         check_algorithms(roles)?;
         let scratch = emulation.scratch().join(roles.name);
         fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
@@ -117,7 +132,7 @@ impl Parts {
             ("database", starter.file("control.sqlite")),
             ("congestion-control", roles.tried.to_owned()),
         ];
-        let controller = starter.start(&["controller", "run"], &listen, &CONTROLLER_SETTINGS)?;
+        let controller = starter.start(&["controller", "run"], &listen, &controller_settings(world))?;
         let (mut edges, mut agents) = (Vec::new(), Vec::new());
         for pop in 0..POPS.len() {
             for edge in 0..EDGES {

@@ -15,7 +15,7 @@ use thalweg_netem::emulation::Family;
 use thalweg_netem::scenario::{Path, Scenario};
 use tokio::time::sleep;
 
-use super::networks::{NETWORKS, Network, POPS};
+use super::networks::{Network, POPS};
 use super::parts::{EDGES, port};
 
 /// Time limit for each step of a request.
@@ -88,8 +88,13 @@ pub async fn warm(scenario: &Scenario) -> Result<(), Failure> {
 }
 
 /// Runs the viewers of all networks until the future is dropped.
-pub async fn watch(scenario: &Scenario, started: Instant, seen: &RefCell<ViewerResults>) {
-    let all = NETWORKS.iter().zip(&scenario.paths).enumerate();
+pub async fn watch(
+    networks: &[Network],
+    scenario: &Scenario,
+    started: Instant,
+    seen: &RefCell<ViewerResults>,
+) {
+    let all = networks.iter().zip(&scenario.paths).enumerate();
     let viewers = all.flat_map(|(number, (network, path))| {
         (0..network.viewers).map(move |viewer| {
             let seed = scenario.seed ^ ((number as u64) << 32 | viewer as u64);

@@ -1,7 +1,7 @@
 //! Tests of outcomes that meet all conditions or violate one.
 
 use super::super::controller::{ActiveBundle, Change, RolloutEvent};
-use super::super::networks::scenario;
+use super::super::networks::{World, scenario};
 use super::super::plan;
 use super::super::record::BundleChange;
 use super::*;
@@ -70,7 +70,7 @@ fn pop(pop: usize, prefixes: &[String]) -> PopRecord {
 
 /// Builds an outcome that meets all conditions.
 pub(crate) fn good() -> Outcome {
-    let mut record = Record::of(&scenario(Duration::ZERO));
+    let mut record = Record::of(&scenario(World::Mixed, Duration::ZERO));
     let prefixes: Vec<_> = record.networks.iter().map(|(prefix, _)| prefix.clone()).collect();
     record.pops = std::array::from_fn(|index| pop(index, &prefixes));
     let event = |text: &str| RolloutEvent { unix_s: 1_140, text: text.to_owned() };
@@ -86,7 +86,7 @@ pub(crate) fn good() -> Outcome {
         started_unix_s: STARTED_S,
         record,
         damaged: Some((damaged, 0)),
-        ..Outcome::new(Plan { rounds_after: 4, ..plan(false) })
+        ..Outcome::new(Plan { rounds_after: 4, ..plan(World::Mixed, false) })
     }
 }
 
@@ -147,12 +147,18 @@ fn each_check_can_fail() {
     };
     assert_eq!(east(&|it| after(it, 1e5, 4e5)), up[..1]);
     assert_eq!(east(&|it| after(it, 2e5, 2e5)), up[1..]);
+    let goodput_up = "p10 of goodput is up in east";
+    let slower = |it: &mut PopRecord| {
+        let lows = LowPercentiles { p5: 1e5, p10: 1e5 };
+        it.rounds[7..].iter_mut().for_each(|round| round.goodput.all = Some(lows));
+    };
+    assert_eq!(east(&slower), [goodput_up]);
     let canary = "one edge of each PoP gets rules before the other";
     assert_eq!(east(&|it| it.bundles[1].unix_s = it.bundles[0].unix_s + 1.0), [canary]);
     assert_eq!(east(&|it| it.bundles.truncate(1)), [canary]);
     assert_eq!(
         east(&|it| it.rounds.truncate(5)),
-        [found, helped, withdrawn, up[0], up[1]],
+        [found, helped, withdrawn, up[0], up[1], goodput_up],
         "no network entered"
     );
     let refused = "damaged bundle is refused by the edges and rolled back";
@@ -168,11 +174,34 @@ fn each_check_can_fail() {
 
 #[test]
 fn quick_plan_checks_no_effects() {
-    let mut outcome = Outcome { plan: plan(true), ..good() };
+    let mut outcome = Outcome { plan: plan(World::Mixed, true), ..good() };
     for pop in &mut outcome.record.pops {
         pop.rounds.iter_mut().for_each(|round| round.proved.clear());
     }
     assert_eq!(outcome.exit_status(), 0);
+}
+
+/// In other worlds, no network may be helped, and most must have been tried.
+#[test]
+fn other_worlds_need_trials_and_no_discoveries() {
+    for world in [World::Identical, World::Shared] {
+        let mut outcome = Outcome { plan: plan(world, false), ..good() };
+        let failing = |outcome: &Outcome| {
+            let failing = outcome.checks().into_iter().filter(|check| !check.holds);
+            failing.map(|check| check.what).collect::<Vec<_>>()
+        };
+        let false_ones = "no network is declared helped that does not gain";
+        let tried = "at least half of the networks completed a trial";
+        assert_eq!(failing(&outcome), [false_ones, tried], "a network is declared helped, few are tried");
+        let prefixes: Vec<_> = outcome.record.networks.iter().map(|(prefix, _)| prefix.clone()).collect();
+        for (index, pop) in outcome.record.pops.iter_mut().enumerate() {
+            pop.rounds.iter_mut().for_each(|round| round.proved.clear());
+            let own = prefixes.iter().enumerate().filter(|(network, _)| NETWORKS[*network].pop == index);
+            pop.rounds[8].promising = own.map(|(_, prefix)| prefix.clone()).collect();
+        }
+        assert_eq!((failing(&outcome), outcome.exit_status()), (Vec::new(), 0));
+        assert!(outcome.headlines().is_empty(), "nothing is published about such a world");
+    }
 }
 
 #[test]
