@@ -846,8 +846,9 @@ Generated from the declarations in `crates/thalweg/src/config/sections.rs` by th
 `crates/thalweg`, which fails when this page is stale. `thalweg check --settings` prints the same as text, and
 `thalweg check FILE` checks a file.
 
-`thalweg up` reads `thalweg.toml`, or the file named by `--config`. Each section of the file is a role of the process;
-`[[tenant]]` and `[[source]]` may be repeated. A command that runs one role has a flag for each setting of its section.
+`thalweg up` reads `thalweg.toml`, or the file named by `--config`. Each section of the file configures one role of the
+process, except `[[tenant]]` and `[[source]]`, which may be repeated. A command that runs a single role has a flag for
+each setting in that role's section.
 
 | written as | means |
 |---|---|
