@@ -75,6 +75,8 @@ export interface Effect {
   percent: number;
   low: number;
   high: number;
+  /** 10th percentiles of goodput of both arms, in bytes per second; null with too few outcomes. */
+  p10: { steered: number; held_out: number } | null;
 }
 
 /** The stage of a steered prefix; null if it is not steered. */

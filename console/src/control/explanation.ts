@@ -2,6 +2,7 @@
 // output of the equivalent command.
 
 import { getJson } from "../api";
+import { bitsPerS } from "../format";
 import { copyButton } from "../ui/copy";
 import { el } from "../ui/element";
 import { place, type Scale } from "../ui/scale";
@@ -127,7 +128,14 @@ function trial({ treated, held_out, within, as_a_whole, pairs, retransmitted }: 
 }
 
 function goodputRow(name: string, effect: Effect | null): HTMLElement {
-  return forestRow(name, effect && ofPercent(effect), effect && `${percent(effect.percent)} [${percent(effect.low)}, ${percent(effect.high)}]`, "more");
+  const row = forestRow(name, effect && ofPercent(effect), effect && `${percent(effect.percent)} [${percent(effect.low)}, ${percent(effect.high)}]`, "more");
+  if (effect?.p10) row.append(el("span", { class: "p10 hint" }, p10(effect.p10)));
+  return row;
+}
+
+/** Formats the 10th percentiles of goodput of both arms. */
+function p10({ steered, held_out }: NonNullable<Effect["p10"]>): string {
+  return `10th percentile: ${bitsPerS(steered * 8)} steered, ${bitsPerS(held_out * 8)} held out`;
 }
 
 /** Draws one effect; `good` is the desirable direction. */

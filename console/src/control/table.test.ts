@@ -11,8 +11,8 @@ const names = (prefixes: readonly Prefix[]) => prefixes.map(({ prefix }) => pref
 
 const THOSE = [
   prefix("a", { connections: 1, duty: 0.1 }),
-  prefix("b", { steered: true, stage: "on trial", reason: "slow", effect: { percent: -3, low: -9, high: 4 } }),
-  prefix("c", { steered: true, stage: "helped as a whole", reason: "helped", effect: { percent: 12, low: 3, high: 22 }, connections: 5 }),
+  prefix("b", { steered: true, stage: "on trial", reason: "slow", effect: { percent: -3, low: -9, high: 4, p10: null } }),
+  prefix("c", { steered: true, stage: "helped as a whole", reason: "helped", effect: { percent: 12, low: 3, high: 22, p10: null }, connections: 5 }),
   prefix("d", { steered: true, stage: "by duty cycle alone", reason: "slow", connections: 20, duty: 0.9 }),
 ];
 
