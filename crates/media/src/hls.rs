@@ -8,19 +8,19 @@
 //! **Invariant:** no text from a file enters a quoted string unfiltered, because §4.2 forbids `"`,
 //! CR and LF.
 
+mod group;
 pub mod media;
 
 use crate::presentation::live::Epoch;
-use crate::presentation::{Kind, Rendition, SwitchingSet, language, switching_sets};
-use crate::track::{Media, TrackInfo};
+use crate::presentation::{Bitrate, Kind, Rendition, SwitchingSet, switching_sets};
+use crate::track::Media;
+use group::{Group, SUBTITLES};
 use std::fmt::Write;
 
 /// Protocol version. EXT-X-MAP requires only 6 (§8), but players associate 7 with fMP4.
 const VERSION: u32 = 7;
 /// Tag declaring that decoding can start with any segment.
 const INDEPENDENT: &str = "#EXT-X-INDEPENDENT-SEGMENTS\n";
-/// GROUP-ID of all subtitles.
-const SUBTITLES_GROUP: &str = "subtitles";
 
 /// Writes the multivariant playlist of on-demand tracks, whose segments all begin with a sync
 /// sample.
@@ -36,52 +36,22 @@ pub fn multivariant_live(epoch: &Epoch) -> String {
 
 fn write(renditions: &[Rendition<'_>], independent: &str) -> String {
     let sets = switching_sets(renditions);
-    let audio = audio_groups(renditions, &sets);
+    let audio = group::audio(renditions, &sets);
     let text: Vec<usize> = of_kind(&sets, Kind::Text).flat_map(|s| s.members.clone()).collect();
     let mut out = format!("#EXTM3U\n#EXT-X-VERSION:{VERSION}\n{independent}");
     let has_video = of_kind(&sets, Kind::Video).next().is_some();
     // Audio-only content in one language needs no group: the variants are the renditions.
     let groups: &[Group] = if has_video || audio.iter().any(|g| g.members.len() > 1) { &audio } else { &[] };
+    let names = groups.first().map(|g| group::names(renditions, &g.members)).unwrap_or_default();
     for group in groups {
-        write_media(&mut out, renditions, "AUDIO", &group.id, &group.members);
+        group::write(&mut out, renditions, "AUDIO", &group.id, &group.members, &names);
     }
-    if !text.is_empty() {
-        write_media(&mut out, renditions, "SUBTITLES", SUBTITLES_GROUP, &text);
-    }
+    group::write(&mut out, renditions, "SUBTITLES", SUBTITLES, &text, &group::names(renditions, &text));
     for (variant, group) in variants(&sets, &audio, has_video) {
         let group = group.filter(|_| !groups.is_empty());
         write_variant(&mut out, renditions, variant, group, &text);
     }
     out
-}
-
-/// An EXT-X-MEDIA group: one track per language, all of similar bitrate.
-struct Group {
-    id: String,
-    members: Vec<usize>,
-}
-
-/// Builds the audio groups: one per codec and number of channels and, if a language has several
-/// bitrates, one per bitrate rank (§4.4.6.1.1 requires every group to offer the same choices).
-fn audio_groups(renditions: &[Rendition<'_>], sets: &[SwitchingSet]) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
-    for set in of_kind(sets, Kind::Audio) {
-        for (rank, &member) in set.members.iter().rev().enumerate() {
-            let id = group_id(renditions[member].info, rank);
-            match groups.iter_mut().find(|g| g.id == id) {
-                Some(group) => group.members.push(member),
-                None => groups.push(Group { id, members: vec![member] }),
-            }
-        }
-    }
-    groups
-}
-
-/// Returns a GROUP-ID such as `audio-mp4a.40.2-2ch`, or `…-1` for the second-best bitrate.
-fn group_id(info: &TrackInfo, rank: usize) -> String {
-    let Media::Audio { channels, .. } = info.media else { return String::from("audio") };
-    let rank = if rank == 0 { String::new() } else { format!("-{rank}") };
-    format!("audio-{}-{channels}ch{rank}", info.codec)
 }
 
 /// Returns the variants: every video track paired with every audio group or, without video, every
@@ -109,34 +79,6 @@ fn of_kind(sets: &[SwitchingSet], kind: Kind) -> impl Iterator<Item = &Switching
     sets.iter().filter(move |s| s.kind == kind)
 }
 
-fn write_media(out: &mut String, renditions: &[Rendition<'_>], kind: &str, group: &str, members: &[usize]) {
-    let names = names(renditions, members);
-    for (i, (&member, name)) in members.iter().zip(names).enumerate() {
-        let Rendition { name: track, info, .. } = renditions[member];
-        let is_default = kind == "AUDIO" && i == 0;
-        let mut attributes = Attributes::new(out, "#EXT-X-MEDIA");
-        attributes.plain("TYPE", kind).quoted("GROUP-ID", group).quoted("NAME", &name);
-        if let Some(language) = language(info) {
-            attributes.quoted("LANGUAGE", language);
-        }
-        attributes.plain("DEFAULT", if is_default { "YES" } else { "NO" }).plain("AUTOSELECT", "YES");
-        if let Media::Audio { channels, .. } = info.media {
-            attributes.quoted("CHANNELS", &channels.to_string());
-        }
-        attributes.quoted("URI", &format!("{track}/media.m3u8"));
-        attributes.end();
-    }
-}
-
-/// Returns names for a player's menu: the language if it is unique in the group, otherwise the
-/// track's name (§4.4.6.1 requires NAME to be unique in a group).
-fn names(renditions: &[Rendition<'_>], members: &[usize]) -> Vec<String> {
-    let languages: Vec<_> = members.iter().map(|&m| language(renditions[m].info)).collect();
-    let unique = |l: &&str| languages.iter().filter(|other| **other == Some(*l)).count() == 1;
-    let of = |(i, &m): (usize, &usize)| languages[i].filter(unique).unwrap_or(renditions[m].name).to_owned();
-    members.iter().enumerate().map(of).collect()
-}
-
 fn write_variant(
     out: &mut String,
     renditions: &[Rendition<'_>],
@@ -145,15 +87,20 @@ fn write_variant(
     text: &[usize],
 ) {
     let main = &renditions[variant];
+    let is_video = Kind::of(main.info) == Kind::Video;
+    let members = group.map_or(&[][..], |g| &g.members);
+    let members_max = |of: fn(&Rendition<'_>) -> u64| members.iter().map(|&m| of(&renditions[m])).max();
+    let (peak, average) = (members_max(|r| r.bitrate.peak), members_max(|r| r.bitrate.average));
+    let (peak, average) = (peak.unwrap_or(0), average.unwrap_or(0));
     // A video variant is played with one member of the group. An audio variant is itself a member
     // and is played alone.
-    let others = group.map_or(&[][..], |g| &g.members).iter().filter(|&&m| m != variant);
-    let others: Vec<_> = if Kind::of(main.info) == Kind::Video { others.collect() } else { Vec::new() };
-    let peak = others.iter().map(|&&m| renditions[m].bitrate.peak).max().unwrap_or(0);
-    let average = others.iter().map(|&&m| renditions[m].bitrate.average).max().unwrap_or(0);
+    let bitrate = match is_video {
+        true => Bitrate { peak: main.bitrate.peak + peak, average: main.bitrate.average + average },
+        false => Bitrate { peak: main.bitrate.peak.max(peak), average: main.bitrate.average.max(average) },
+    };
     let mut codecs = vec![main.info.codec.as_str()];
     // §4.4.6.2: CODECS lists every format of the variant's renditions, including subtitles.
-    for &member in others.iter().copied().chain(text) {
+    for &member in members.iter().chain(text) {
         let codec = renditions[member].info.codec.as_str();
         if !codecs.contains(&codec) {
             codecs.push(codec);
@@ -161,8 +108,8 @@ fn write_variant(
     }
     let mut attributes = Attributes::new(out, "#EXT-X-STREAM-INF");
     attributes
-        .plain("BANDWIDTH", main.bitrate.peak + peak)
-        .plain("AVERAGE-BANDWIDTH", main.bitrate.average + average)
+        .plain("BANDWIDTH", bitrate.peak)
+        .plain("AVERAGE-BANDWIDTH", bitrate.average)
         .quoted("CODECS", &codecs.join(","));
     if let Media::Video { width, height } = main.info.media {
         attributes.plain("RESOLUTION", format_args!("{width}x{height}"));
@@ -174,7 +121,11 @@ fn write_variant(
         attributes.quoted("AUDIO", &group.id);
     }
     if !text.is_empty() {
-        attributes.quoted("SUBTITLES", SUBTITLES_GROUP);
+        attributes.quoted("SUBTITLES", SUBTITLES);
+    }
+    if is_video {
+        // Without the attribute, players look for captions in the video (§4.4.6.2).
+        attributes.plain("CLOSED-CAPTIONS", "NONE");
     }
     attributes.end();
     let _ = writeln!(out, "{}/media.m3u8", main.name);

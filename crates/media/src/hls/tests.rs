@@ -33,15 +33,15 @@ fn ladder_with_one_audio_track() {
     check(
         &multivariant_of(ladder()),
         expect![[r##"
-        #EXTM3U
-        #EXT-X-VERSION:7
-        #EXT-X-INDEPENDENT-SEGMENTS
-        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="audio/media.m3u8"
-        #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=15999,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=640x360,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch"
-        video_360/media.m3u8
-        #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=15999,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch"
-        video_180/media.m3u8
-    "##]],
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-INDEPENDENT-SEGMENTS
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="audio/media.m3u8"
+            #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=15999,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=640x360,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch",CLOSED-CAPTIONS=NONE
+            video_360/media.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=15999,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch",CLOSED-CAPTIONS=NONE
+            video_180/media.m3u8
+        "##]],
     );
 }
 
@@ -50,12 +50,12 @@ fn video_alone_has_no_group() {
     check(
         &multivariant_of(vec![video("v", 180, &[25_600])]),
         expect![[r##"
-        #EXTM3U
-        #EXT-X-VERSION:7
-        #EXT-X-INDEPENDENT-SEGMENTS
-        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f",RESOLUTION=320x180,FRAME-RATE=25.000
-        v/media.m3u8
-    "##]],
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-INDEPENDENT-SEGMENTS
+            #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f",RESOLUTION=320x180,FRAME-RATE=25.000,CLOSED-CAPTIONS=NONE
+            v/media.m3u8
+        "##]],
     );
 }
 
@@ -103,19 +103,66 @@ fn two_languages_and_two_bitrates_make_two_groups() {
     check(
         &multivariant_of(tracks),
         expect![[r##"
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-INDEPENDENT-SEGMENTS
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="en_128/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="fr_128/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch-1",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="en_64/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch-1",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="fr_64/media.m3u8"
+            #EXT-X-STREAM-INF:BANDWIDTH=136000,AVERAGE-BANDWIDTH=136000,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch",CLOSED-CAPTIONS=NONE
+            v/media.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=72000,AVERAGE-BANDWIDTH=72000,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch-1",CLOSED-CAPTIONS=NONE
+            v/media.m3u8
+        "##]],
+    );
+}
+
+fn surround(name: &str, language: &str) -> NamedTrack {
+    let mut track = audio(name, Some(language), &[96_000]);
+    track.index.info.codec = String::from("ac-3");
+    track.index.info.media = Media::Audio { sample_rate: 48_000, channels: 6 };
+    track
+}
+
+/// Every group must offer every language, or a player that chooses AC-3 loses the others.
+#[test]
+fn groups_are_completed_with_the_languages_of_others() {
+    let mut tracks = vec![video("v", 180, &[25_600]), surround("en_surround", "en")];
+    tracks.extend(["de", "en", "fr"].map(|language| audio(language, Some(language), &[96_000])));
+    check(
+        &multivariant_of(tracks),
+        expect![[r##"
         #EXTM3U
         #EXT-X-VERSION:7
         #EXT-X-INDEPENDENT-SEGMENTS
-        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="en_128/media.m3u8"
-        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="fr_128/media.m3u8"
-        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch-1",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="en_64/media.m3u8"
-        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch-1",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="fr_64/media.m3u8"
-        #EXT-X-STREAM-INF:BANDWIDTH=136000,AVERAGE-BANDWIDTH=136000,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch"
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-ac-3-6ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="6",URI="en_surround/media.m3u8"
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-ac-3-6ch",NAME="de",LANGUAGE="de",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="de/media.m3u8"
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-ac-3-6ch",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="fr/media.m3u8"
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="en/media.m3u8"
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="de",LANGUAGE="de",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="de/media.m3u8"
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="fr/media.m3u8"
+        #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=16000,CODECS="avc1.64001f,ac-3,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-ac-3-6ch",CLOSED-CAPTIONS=NONE
         v/media.m3u8
-        #EXT-X-STREAM-INF:BANDWIDTH=72000,AVERAGE-BANDWIDTH=72000,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch-1"
+        #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=16000,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch",CLOSED-CAPTIONS=NONE
         v/media.m3u8
     "##]],
     );
+}
+
+#[test]
+fn names_in_a_group_are_unique() {
+    let text = |name: &str, language: Option<&str>| {
+        let mut track = track(name, "wvtt", Media::Text, 1000, &[2000]);
+        track.index.info.language = language.map(str::to_owned);
+        track
+    };
+    let tracks =
+        vec![video("v", 180, &[25_600]), text("x", Some("en")), text("en", None), text("en-2", Some("fr"))];
+    let playlist = multivariant_of(tracks);
+    let names: Vec<&str> =
+        playlist.split("NAME=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(names, ["en", "en 2", "fr"]);
 }
 
 #[test]
@@ -124,13 +171,13 @@ fn subtitles_form_a_group() {
     check(
         &multivariant_of(tracks),
         expect![[r##"
-        #EXTM3U
-        #EXT-X-VERSION:7
-        #EXT-X-INDEPENDENT-SEGMENTS
-        #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subtitles",NAME="s",DEFAULT=NO,AUTOSELECT=YES,URI="s/media.m3u8"
-        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f,wvtt",RESOLUTION=320x180,FRAME-RATE=25.000,SUBTITLES="subtitles"
-        v/media.m3u8
-    "##]],
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-INDEPENDENT-SEGMENTS
+            #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subtitles",NAME="s",DEFAULT=NO,AUTOSELECT=YES,URI="s/media.m3u8"
+            #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f,wvtt",RESOLUTION=320x180,FRAME-RATE=25.000,SUBTITLES="subtitles",CLOSED-CAPTIONS=NONE
+            v/media.m3u8
+        "##]],
     );
 }
 
