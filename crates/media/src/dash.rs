@@ -13,7 +13,10 @@ mod xml;
 pub use live::live;
 pub use on_demand::on_demand;
 
+use crate::presentation::sets::choice_purposes;
 use crate::presentation::{Kind, Rendition, SwitchingSet, language};
+use crate::properties::{Colour, DynamicRange};
+use crate::purpose::{Purpose, ROLE_SCHEME};
 use crate::track::Media;
 use std::fmt;
 use xml::Xml;
@@ -81,13 +84,68 @@ fn write_channels(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>
         .end();
 }
 
-fn write_role(xml: &mut Xml, set: &SwitchingSet, first_of_kind: bool) {
-    let role = match (set.kind, first_of_kind) {
-        (Kind::Text, _) => "subtitle",
-        (_, true) => "main",
-        (_, false) => "alternate",
+/// Writes the colour of a video set, as far as it differs from BT.709, which players assume. With
+/// PQ, the descriptors are essential: players that do not know them must choose another set. Players
+/// that ignore HLG still show an acceptable picture.
+fn write_colour(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>]) {
+    let properties = &renditions[set.members[0]].info.properties;
+    let Some(colour) = properties.colour else { return };
+    let is_essential = properties.dynamic_range() == DynamicRange::Pq;
+    let values = [
+        ("urn:mpeg:mpegB:cicp:ColourPrimaries", colour.primaries),
+        ("urn:mpeg:mpegB:cicp:TransferCharacteristics", colour.transfer),
+        ("urn:mpeg:mpegB:cicp:MatrixCoefficients", colour.matrix),
+    ];
+    for (scheme, value) in values {
+        if !matches!(value, BT_709 | Colour::UNSPECIFIED) {
+            let element = if is_essential { "EssentialProperty" } else { "SupplementalProperty" };
+            xml.begin(element).attr("schemeIdUri", scheme).attr("value", value).end();
+        }
+    }
+}
+
+/// Code point of BT.709, in all tables of ISO/IEC 23091-2.
+const BT_709: u16 = 1;
+
+/// Writes the properties of audio objects in E-AC-3 (ETSI TS 103 420 §D.2).
+fn write_audio_objects(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>]) {
+    let Some(index) = renditions[set.members[0]].info.properties.audio_objects else { return };
+    let mut property = |scheme: &str, value: &dyn fmt::Display| {
+        xml.begin("SupplementalProperty").attr("schemeIdUri", scheme).attr("value", value).end();
     };
-    xml.begin("Role").attr("schemeIdUri", "urn:mpeg:dash:role:2011").attr("value", role).end();
+    property("tag:dolby.com,2018:dash:EC3_ExtensionType:2018", &"JOC");
+    property("tag:dolby.com,2018:dash:EC3_ExtensionComplexityIndex:2018", &index);
+}
+
+/// Writes the roles, and the accessibility descriptors that DASH-IF defines for them.
+fn write_role(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>]) {
+    let info = renditions[set.members[0]].info;
+    let purposes = choice_purposes(info);
+    let mut roles: Vec<&str> = purposes.iter().map(|purpose| purpose.role()).collect();
+    if set.is_default {
+        roles.insert(0, "main");
+    } else if purposes.is_empty() && set.kind != Kind::Text {
+        roles.push("alternate");
+    }
+    if set.kind == Kind::Text && !purposes.contains(&Purpose::Caption) {
+        roles.push("subtitle");
+    }
+    let audience = purposes.iter().find_map(|purpose| match purpose {
+        Purpose::Description => Some(1),
+        Purpose::Caption => Some(2),
+        _ => None,
+    });
+    if let Some(audience) = audience {
+        let scheme = "urn:tva:metadata:cs:AudioPurposeCS:2007";
+        xml.begin("Accessibility").attr("schemeIdUri", scheme).attr("value", audience).end();
+    }
+    if set.kind == Kind::Video && info.properties.purposes.has(Purpose::Caption) {
+        let scheme = "urn:scte:dash:cc:cea-608:2015";
+        xml.begin("Accessibility").attr("schemeIdUri", scheme).end();
+    }
+    for role in roles {
+        xml.begin("Role").attr("schemeIdUri", ROLE_SCHEME).attr("value", role).end();
+    }
 }
 
 /// Opens a Representation and writes its attributes.
@@ -111,4 +169,4 @@ fn begin_representation(xml: &mut Xml, rendition: &Rendition<'_>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -12,9 +12,12 @@ mod group;
 pub mod media;
 
 use crate::presentation::live::Epoch;
+use crate::presentation::sets::choice_purposes;
 use crate::presentation::{Bitrate, Kind, Rendition, SwitchingSet, switching_sets};
-use crate::track::Media;
-use group::{Group, SUBTITLES};
+use crate::properties::{DynamicRange, Properties};
+use crate::purpose::Purpose;
+use crate::track::{Media, TrackInfo};
+use group::{Group, SUBTITLES, Type};
 use std::fmt::Write;
 
 /// Protocol version. EXT-X-MAP requires only 6 (§8), but players associate 7 with fMP4.
@@ -42,31 +45,58 @@ fn write(renditions: &[Rendition<'_>], independent: &str) -> String {
     let has_video = of_kind(&sets, Kind::Video).next().is_some();
     // Audio-only content in one language needs no group: the variants are the renditions.
     let groups: &[Group] = if has_video || audio.iter().any(|g| g.members.len() > 1) { &audio } else { &[] };
+    let defaults: Vec<usize> = sets.iter().filter(|s| s.is_default).flat_map(|s| s.members.clone()).collect();
     let names = groups.first().map(|g| group::names(renditions, &g.members)).unwrap_or_default();
     for group in groups {
-        group::write(&mut out, renditions, "AUDIO", &group.id, &group.members, &names);
+        let members = &group.members;
+        group::write(&mut out, renditions, (Type::Audio, &group.id), members, &names, &defaults);
     }
-    group::write(&mut out, renditions, "SUBTITLES", SUBTITLES, &text, &group::names(renditions, &text));
-    for (variant, group) in variants(&sets, &audio, has_video) {
+    let names = group::names(renditions, &text);
+    group::write(&mut out, renditions, (Type::Subtitles, SUBTITLES), &text, &names, &defaults);
+    let variants = variants(renditions, &sets, &audio);
+    let of = |test: fn(&Properties) -> bool| variants.iter().any(|v| test(&renditions[v.0].info.properties));
+    let common = Common {
+        text: &text,
+        has_captions: of(|properties| properties.purposes.has(Purpose::Caption)),
+        has_high_range: of(|properties| properties.dynamic_range() != DynamicRange::Standard),
+    };
+    if common.has_captions {
+        group::write_captions(&mut out);
+    }
+    for (variant, group) in variants {
         let group = group.filter(|_| !groups.is_empty());
-        write_variant(&mut out, renditions, variant, group, &text);
+        write_variant(&mut out, renditions, variant, group, &common);
     }
     out
 }
 
+/// What all variants share.
+struct Common<'a> {
+    /// The subtitles.
+    text: &'a [usize],
+    /// Whether a video track has CEA-608 captions.
+    has_captions: bool,
+    /// Whether a video track has a high dynamic range.
+    has_high_range: bool,
+}
+
 /// Returns the variants: every video track paired with every audio group or, without video, every
-/// audio track of the first language.
+/// audio track of the first language. A video track with a purpose of its own, such as one with an
+/// interpreter, is no variant, because players would switch to it when the bandwidth changes.
 fn variants<'a>(
+    renditions: &[Rendition<'_>],
     sets: &'a [SwitchingSet],
     audio: &'a [Group],
-    has_video: bool,
 ) -> Vec<(usize, Option<&'a Group>)> {
     let mut variants = Vec::new();
-    if !has_video {
+    let is_plain = |set: &&SwitchingSet| choice_purposes(renditions[set.members[0]].info).is_empty();
+    let video = of_kind(sets, Kind::Video).filter(|set| set.is_default || is_plain(set));
+    let video: Vec<usize> = video.flat_map(|set| set.members.clone()).collect();
+    if video.is_empty() {
         variants.extend(audio.iter().map(|group| (group.members[0], Some(group))));
         return variants;
     }
-    for &member in of_kind(sets, Kind::Video).flat_map(|s| &s.members) {
+    for member in video {
         match audio {
             [] => variants.push((member, None)),
             groups => variants.extend(groups.iter().map(|group| (member, Some(group)))),
@@ -84,7 +114,7 @@ fn write_variant(
     renditions: &[Rendition<'_>],
     variant: usize,
     group: Option<&Group>,
-    text: &[usize],
+    common: &Common<'_>,
 ) {
     let main = &renditions[variant];
     let is_video = Kind::of(main.info) == Kind::Video;
@@ -100,7 +130,7 @@ fn write_variant(
     };
     let mut codecs = vec![main.info.codec.as_str()];
     // §4.4.6.2: CODECS lists every format of the variant's renditions, including subtitles.
-    for &member in members.iter().chain(text) {
+    for &member in members.iter().chain(common.text) {
         let codec = renditions[member].info.codec.as_str();
         if !codecs.contains(&codec) {
             codecs.push(codec);
@@ -114,21 +144,36 @@ fn write_variant(
     if let Media::Video { width, height } = main.info.media {
         attributes.plain("RESOLUTION", format_args!("{width}x{height}"));
     }
+    if is_video && common.has_high_range {
+        attributes.plain("VIDEO-RANGE", video_range(main.info));
+    }
     if let Some((num, den)) = main.frame_rate {
         attributes.plain("FRAME-RATE", format_args!("{:.3}", f64::from(num) / f64::from(den)));
     }
     if let Some(group) = group {
         attributes.quoted("AUDIO", &group.id);
     }
-    if !text.is_empty() {
+    if !common.text.is_empty() {
         attributes.quoted("SUBTITLES", SUBTITLES);
     }
     if is_video {
         // Without the attribute, players look for captions in the video (§4.4.6.2).
-        attributes.plain("CLOSED-CAPTIONS", "NONE");
+        match common.has_captions {
+            true => attributes.quoted("CLOSED-CAPTIONS", group::CAPTIONS),
+            false => attributes.plain("CLOSED-CAPTIONS", "NONE"),
+        };
     }
     attributes.end();
     let _ = writeln!(out, "{}/media.m3u8", main.name);
+}
+
+/// Returns VIDEO-RANGE (§4.4.6.2).
+fn video_range(info: &TrackInfo) -> &'static str {
+    match info.properties.dynamic_range() {
+        DynamicRange::Standard => "SDR",
+        DynamicRange::Hlg => "HLG",
+        DynamicRange::Pq => "PQ",
+    }
 }
 
 /// A writer of one attribute list (§4.2).

@@ -20,12 +20,13 @@ pub mod sets;
 pub mod utc;
 pub mod warning;
 
+pub use crate::kind::Kind;
 use crate::track::{Segment, TrackIndex, TrackInfo};
 use align::Aligned;
 pub use align::Misaligned;
 pub use rate::Bitrate;
 pub use role::Role;
-pub use sets::{Kind, SwitchingSet, switching_sets};
+pub use sets::{SwitchingSet, switching_sets};
 pub use warning::Warning;
 
 /// A track file, with its name in URLs.
@@ -139,6 +140,11 @@ impl OnDemand {
     ///
     /// Returns the reasons for all tracks if no video or audio track remains.
     pub fn new(tracks: Vec<NamedTrack>) -> Result<OnDemand, Misaligned> {
+        let mut tracks = tracks;
+        for NamedTrack { file, index, .. } in &mut tracks {
+            let kind = Kind::of(&index.info);
+            index.info.properties.purposes.add_name(file, kind);
+        }
         let Aligned { tracks, mut excluded } = align::keep_aligned(tracks);
         let (tracks, roles): (Vec<_>, Vec<_>) = tracks.into_iter().unzip();
         if !tracks.iter().any(|t| Kind::of(&t.index.info) != Kind::Text) {

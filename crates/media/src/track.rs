@@ -3,6 +3,8 @@
 //! Times and durations are in the track's own timescale (mdhd, ISO/IEC 14496-12 §8.4.2), never in
 //! seconds. Only manifests convert them, so that rounding errors do not accumulate.
 
+use crate::properties::Properties;
+
 /// Contents of a CMAF header (ftyp + moov, ISO/IEC 23000-19 §7.2), which describes one track.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrackInfo {
@@ -16,6 +18,8 @@ pub struct TrackInfo {
     pub language: Option<String>,
     /// Properties specific to the media kind.
     pub media: Media,
+    /// Optional properties.
+    pub properties: Properties,
     /// trex defaults for values missing in a fragment (ISO/IEC 14496-12 §8.8.3).
     pub sample_defaults: SampleDefaults,
     /// Media time presented first: the edit list's media_time, or 0 without one.

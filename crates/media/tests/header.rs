@@ -8,6 +8,7 @@ use expect_test::{Expect, expect};
 use support::build::{HeaderParts, boxed, full, sound, visual, words};
 use support::ffmpeg;
 use thalweg_media::header;
+use thalweg_media::properties::Properties;
 use thalweg_media::track::Media;
 
 fn check(file: &[u8], expect: Expect) {
@@ -19,7 +20,13 @@ fn check(file: &[u8], expect: Expect) {
                 Media::Text => "text".to_owned(),
             };
             let language = info.language.unwrap_or_else(|| "-".to_owned());
-            format!("{} {media} /{} {language} {}", info.codec, info.timescale, info.edit_media_time)
+            let Properties { purposes, colour, audio_objects } = info.properties;
+            let colour = colour.map(|c| format!(" colour {}/{}/{}", c.primaries, c.transfer, c.matrix));
+            let objects = audio_objects.map(|index| format!(" objects {index}"));
+            let purposes: Vec<_> = purposes.list.iter().map(|p| format!(" {}", p.role())).collect();
+            let properties = [colour.unwrap_or_default(), objects.unwrap_or_default(), purposes.concat()];
+            let (timescale, edit) = (info.timescale, info.edit_media_time);
+            format!("{} {media} /{timescale} {language} {edit}{}", info.codec, properties.concat())
         }
         Err(error) => error.to_string(),
     });
@@ -82,6 +89,98 @@ fn ffmpeg_audio_codecs_are_recognised() {
     check("-c:a ac3 -ac 6", expect!["ac-3 48000 Hz, 6 channels /48000 - 0"]);
     check("-c:a eac3 -ac 6", expect!["ec-3 48000 Hz, 6 channels /48000 - 0"]);
     check("-c:a libmp3lame -ac 2", expect!["mp4a.6b 48000 Hz, 2 channels /48000 - 0"]);
+}
+
+#[test]
+fn colour_of_ffmpeg_is_read() {
+    let check = |args: &str, expect: Expect| {
+        let input = "-f lavfi -i testsrc2=size=128x72:rate=25 -frames:v 2 -movflags +cmaf+delay_moov";
+        check(&ffmpeg(&format!("{input} {args}")), expect);
+    };
+    let hdr10 = "-color_primaries bt2020 -color_trc smpte2084 -colorspace bt2020nc";
+    let hevc = "-c:v libx265 -preset ultrafast -x265-params log-level=none -pix_fmt yuv420p10 -tag:v hvc1";
+    check(&format!("{hevc} {hdr10}"), expect!["hvc1.2.4.L30.90 128x72 /12800 - 0 colour 9/16/9"]);
+    let hlg = "-color_primaries bt2020 -color_trc arib-std-b67 -colorspace bt2020nc";
+    check(&format!("{hevc} {hlg}"), expect!["hvc1.2.4.L30.90 128x72 /12800 - 0 colour 9/18/9"]);
+    check(
+        &format!("-c:v libaom-av1 -cpu-used 8 -pix_fmt yuv420p10 {hdr10}"),
+        expect!["av01.0.00M.10 128x72 /12800 - 0 colour 9/16/9"],
+    );
+    check(
+        &format!("-c:v libvpx-vp9 -deadline realtime -pix_fmt yuv420p10 {hdr10}"),
+        expect!["vp09.02.10.10 128x72 /12800 - 0 colour 9/16/9"],
+    );
+}
+
+/// VP9 has its colour in vpcC too.
+#[test]
+fn colour_of_vp9_without_colr_is_read() {
+    let vpcc = full(b"vpcC", 1, 0, &[2, 10, 0xa2, 9, 16, 9, 0, 0]);
+    let entry = visual(b"vp09", (640, 360), &vpcc);
+    check(
+        &HeaderParts { sample_entry: entry, ..HeaderParts::video(1000) }.build(),
+        expect!["vp09.02.10.10 640x360 /1000 - 0 colour 9/16/9"],
+    );
+    let icc = boxed(b"colr", b"prof1234");
+    let nclx = boxed(b"colr", &[&b"nclx"[..], &[0, 9, 0, 18, 0, 9, 0x80]].concat());
+    let avcc = boxed(b"avcC", &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0]);
+    let entry = visual(b"avc1", (640, 360), &[avcc, icc, nclx].concat());
+    check(
+        &HeaderParts { sample_entry: entry, ..HeaderParts::video(1000) }.build(),
+        expect!["avc1.64001f 640x360 /1000 - 0 colour 9/18/9"],
+    );
+}
+
+#[test]
+fn enhanced_ac3_counts_dependent_channels_and_objects() {
+    let with = |dec3: &[u8]| {
+        let entry = sound(b"ec-3", 2, 48_000, &boxed(b"dec3", dec3));
+        HeaderParts { sample_entry: entry, ..HeaderParts::audio(48_000) }.build()
+    };
+    // One independent substream of 5.1 channels.
+    check(&with(&[0x0c, 0, 0x20, 0x0f, 0]), expect!["ec-3 48000 Hz, 6 channels /48000 - 0"]);
+    // The same, with a dependent substream that adds a pair of rear channels: 7.1.
+    check(&with(&[0x0c, 0, 0x20, 0x0f, 0x02, 0x02]), expect!["ec-3 48000 Hz, 8 channels /48000 - 0"]);
+    // 5.1 with 16 audio objects (Dolby Atmos).
+    check(
+        &with(&[0x0c, 0, 0x20, 0x0f, 0, 0x01, 16]),
+        expect!["ec-3 48000 Hz, 6 channels /48000 - 0 objects 16"],
+    );
+}
+
+#[test]
+fn purposes_are_read_from_kind_boxes() {
+    let kind = |scheme: &str, value: &str| full(b"kind", 0, 0, format!("{scheme}\0{value}\0").as_bytes());
+    let role = |value: &str| kind("urn:mpeg:dash:role:2011", value);
+    let with = |boxes: &[Vec<u8>]| {
+        HeaderParts { in_trak: boxed(b"udta", &boxes.concat()), ..HeaderParts::audio(48_000) }.build()
+    };
+    check(
+        &with(&[role("commentary"), role("main"), role("dub"), role("commentary")]),
+        expect!["ac-3 48000 Hz, 2 channels /48000 - 0 dub commentary"],
+    );
+    check(
+        &with(&[kind("urn:other", "commentary"), role("unheard-of")]),
+        expect!["ac-3 48000 Hz, 2 channels /48000 - 0"],
+    );
+    // QuickTime ends user data with four zero bytes.
+    check(
+        &with(&[role("description"), vec![0; 4]]),
+        expect!["ac-3 48000 Hz, 2 channels /48000 - 0 description"],
+    );
+    let input = "-f lavfi -i sine=440:sample_rate=48000 -t 0.1 -c:a aac -movflags +cmaf+delay_moov";
+    check(
+        &ffmpeg(&format!("{input} -disposition:a:0 visual_impaired+descriptions")),
+        expect!["mp4a.40.2 48000 Hz, 1 channels /48000 - 0 description"],
+    );
+    check(
+        &ffmpeg(&format!("{input} -disposition:a:0 comment")),
+        expect!["mp4a.40.2 48000 Hz, 1 channels /48000 - 0 commentary"],
+    );
+    check(
+        &ffmpeg(&format!("{input} -disposition:a:0 dub")),
+        expect!["mp4a.40.2 48000 Hz, 1 channels /48000 - 0 dub"],
+    );
 }
 
 #[test]

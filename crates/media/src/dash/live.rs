@@ -7,7 +7,7 @@
 
 use super::{
     Duration, NAMESPACE, PROFILE_CMAF, PROFILE_LIVE, Seconds, Xml, begin_representation, begin_set,
-    write_channels, write_role,
+    write_audio_objects, write_channels, write_colour, write_role,
 };
 use crate::presentation::live::{Epoch, Live};
 use crate::presentation::utc::Utc;
@@ -78,8 +78,7 @@ fn write_period(xml: &mut Xml, live: &Live, epoch: &Epoch) {
     let renditions = epoch.renditions();
     let sets = switching_sets(&renditions);
     for (id, set) in sets.iter().enumerate() {
-        let first_of_kind = !sets[..id].iter().any(|s| s.kind == set.kind);
-        write_set(xml, live, epoch, &renditions, id, set, first_of_kind);
+        write_set(xml, live, epoch, &renditions, id, set);
     }
     xml.end();
 }
@@ -91,17 +90,18 @@ fn write_set(
     renditions: &[Rendition<'_>],
     id: usize,
     set: &SwitchingSet,
-    first_of_kind: bool,
 ) {
     let times = Times::new(epoch, renditions[set.members[0]].info.timescale);
     let independent = set.members.iter().all(|&m| epoch.tracks[m].segments.iter().all(|s| s.sync));
     begin_set(xml, id, set, renditions, independent);
     write_channels(xml, set, renditions);
+    write_colour(xml, set, renditions);
+    write_audio_objects(xml, set, renditions);
     write_producer_reference_time(xml, live, epoch, &times, id, set);
     // Every audio chunk is a random access point; for video, only the first chunk of a segment is.
     let resync = if set.kind == Kind::Video { 0 } else { 1 };
     xml.begin("Resync").attr("type", resync).attr("dT", times.of(epoch.chunk_duration)).end();
-    write_role(xml, set, first_of_kind);
+    write_role(xml, set, renditions);
     write_template(xml, epoch, &times);
     for &member in &set.members {
         begin_representation(xml, &renditions[member]);

@@ -1,8 +1,8 @@
 //! MPD of an on-demand presentation, which uses SegmentTemplate with SegmentTimeline and `$Time$`.
 
 use super::{
-    Duration, NAMESPACE, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_representation, begin_set, write_channels,
-    write_role,
+    Duration, NAMESPACE, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_representation, begin_set,
+    write_audio_objects, write_channels, write_colour, write_role,
 };
 use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switching_sets};
 
@@ -23,8 +23,7 @@ pub fn on_demand(presentation: &OnDemand) -> String {
     let renditions = presentation.renditions();
     let sets = switching_sets(&renditions);
     for (id, set) in sets.iter().enumerate() {
-        let first_of_kind = !sets[..id].iter().any(|s| s.kind == set.kind);
-        write_set(&mut xml, presentation, &renditions, id, set, first_of_kind);
+        write_set(&mut xml, presentation, &renditions, id, set);
     }
     xml.end().end();
     xml.finish()
@@ -36,11 +35,12 @@ fn write_set(
     renditions: &[Rendition<'_>],
     id: usize,
     set: &SwitchingSet,
-    first_of_kind: bool,
 ) {
     begin_set(xml, id, set, renditions, true);
     write_channels(xml, set, renditions);
-    write_role(xml, set, first_of_kind);
+    write_colour(xml, set, renditions);
+    write_audio_objects(xml, set, renditions);
+    write_role(xml, set, renditions);
     let tracks = presentation.tracks();
     let shared = shares_timeline(tracks, set);
     if shared {

@@ -1,9 +1,11 @@
 //! MPD tests: the exact text, and its interpretation by an independent parser.
 
+use crate::presentation::NamedTrack;
 use crate::presentation::OnDemand;
 use crate::presentation::live::Produced;
 use crate::presentation::tests::{audio, channel, ladder, track, video};
 use crate::presentation::utc::Utc;
+use crate::properties::Colour;
 use crate::track::Media;
 use dash_mpd_core::MPD;
 use expect_test::{Expect, expect};
@@ -32,8 +34,11 @@ fn assert_in_order(mpd: &str) {
             "AdaptationSet",
             &[
                 "AudioChannelConfiguration",
+                "EssentialProperty",
+                "SupplementalProperty",
                 "ProducerReferenceTime",
                 "Resync",
+                "Accessibility",
                 "Role",
                 "SegmentTemplate",
                 "Representation",
@@ -112,6 +117,167 @@ fn on_demand_mpd_describes_every_track() {
         "#]],
     );
     assert_eq!(parsed.mediaPresentationDuration.unwrap().as_secs_f64(), 6.0);
+}
+
+/// Returns a film with HDR10 and SDR video, audio with objects, a description and a commentary, and
+/// forced subtitles and captions.
+pub(crate) fn rich() -> Vec<NamedTrack> {
+    let mut tracks = vec![video("sdr", 360, &[25_600]), video("hdr", 720, &[25_600])];
+    tracks[1].index.info.codec = String::from("hvc1.2.4.L93.90");
+    tracks[1].index.info.properties.colour =
+        Some(Colour { primaries: 9, transfer: 16, matrix: 9, full_range: false });
+    for name in ["audio.en.description", "audio.en.commentary", "audio.en", "audio.de.default"] {
+        let language = if name.contains(".de.") { "de" } else { "en" };
+        tracks.push(audio(name, Some(language), &[96_000]));
+    }
+    let mut atmos = audio("atmos.en", Some("en"), &[96_000]);
+    atmos.index.info.codec = String::from("ec-3");
+    atmos.index.info.media = Media::Audio { sample_rate: 48_000, channels: 6 };
+    atmos.index.info.properties.audio_objects = Some(16);
+    tracks.push(atmos);
+    for name in ["subs.en.forced", "subs.en.sdh", "subs.en"] {
+        let mut text = track(name, "wvtt", Media::Text, 1000, &[2000]);
+        text.index.info.language = Some(String::from("en"));
+        tracks.push(text);
+    }
+    tracks
+}
+
+#[test]
+fn roles_and_colour_are_written() {
+    check(
+        &super::on_demand(&OnDemand::new(rich()).unwrap()),
+        expect![[r#"
+            <?xml version="1.0" encoding="UTF-8"?>
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT2S" maxSegmentDuration="PT2S" minBufferTime="PT2S">
+              <Period id="0" start="PT0S">
+                <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="12800" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="25600"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="sdr" bandwidth="8000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f">
+                    <BaseURL>sdr/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+                <AdaptationSet id="1" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
+                  <EssentialProperty schemeIdUri="urn:mpeg:mpegB:cicp:ColourPrimaries" value="9"/>
+                  <EssentialProperty schemeIdUri="urn:mpeg:mpegB:cicp:TransferCharacteristics" value="16"/>
+                  <EssentialProperty schemeIdUri="urn:mpeg:mpegB:cicp:MatrixCoefficients" value="9"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="12800" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="25600"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="hdr" bandwidth="8000" width="1280" height="720" sar="1:1" frameRate="25" codecs="hvc1.2.4.L93.90">
+                    <BaseURL>hdr/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+                <AdaptationSet id="2" lang="de" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+                  <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+                  <SegmentTemplate timescale="48000" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="96000"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="audio.de.default" bandwidth="8000" audioSamplingRate="48000" codecs="mp4a.40.2">
+                    <BaseURL>audio.de.default/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+                <AdaptationSet id="3" lang="en" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+                  <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="alternate"/>
+                  <SegmentTemplate timescale="48000" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="96000"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="audio.en" bandwidth="8000" audioSamplingRate="48000" codecs="mp4a.40.2">
+                    <BaseURL>audio.en/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+                <AdaptationSet id="4" lang="en" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+                  <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="6"/>
+                  <SupplementalProperty schemeIdUri="tag:dolby.com,2018:dash:EC3_ExtensionType:2018" value="JOC"/>
+                  <SupplementalProperty schemeIdUri="tag:dolby.com,2018:dash:EC3_ExtensionComplexityIndex:2018" value="16"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="alternate"/>
+                  <SegmentTemplate timescale="48000" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="96000"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="atmos.en" bandwidth="8000" audioSamplingRate="48000" codecs="ec-3">
+                    <BaseURL>atmos.en/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+                <AdaptationSet id="5" lang="en" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+                  <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
+                  <Accessibility schemeIdUri="urn:tva:metadata:cs:AudioPurposeCS:2007" value="1"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="description"/>
+                  <SegmentTemplate timescale="48000" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="96000"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="audio.en.description" bandwidth="8000" audioSamplingRate="48000" codecs="mp4a.40.2">
+                    <BaseURL>audio.en.description/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+                <AdaptationSet id="6" lang="en" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+                  <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="commentary"/>
+                  <SegmentTemplate timescale="48000" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="96000"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="audio.en.commentary" bandwidth="8000" audioSamplingRate="48000" codecs="mp4a.40.2">
+                    <BaseURL>audio.en.commentary/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+                <AdaptationSet id="7" lang="en" contentType="text" segmentAlignment="true" mimeType="application/mp4" startWithSAP="1">
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="subtitle"/>
+                  <SegmentTemplate timescale="1000" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="2000"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="subs.en" bandwidth="8000" codecs="wvtt">
+                    <BaseURL>subs.en/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+                <AdaptationSet id="8" lang="en" contentType="text" segmentAlignment="true" mimeType="application/mp4" startWithSAP="1">
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="forced-subtitle"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="subtitle"/>
+                  <SegmentTemplate timescale="1000" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="2000"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="subs.en.forced" bandwidth="8000" codecs="wvtt">
+                    <BaseURL>subs.en.forced/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+                <AdaptationSet id="9" lang="en" contentType="text" segmentAlignment="true" mimeType="application/mp4" startWithSAP="1">
+                  <Accessibility schemeIdUri="urn:tva:metadata:cs:AudioPurposeCS:2007" value="2"/>
+                  <Role schemeIdUri="urn:mpeg:dash:role:2011" value="caption"/>
+                  <SegmentTemplate timescale="1000" media="$Time$.m4s" initialization="init.mp4">
+                    <SegmentTimeline>
+                      <S t="0" d="2000"/>
+                    </SegmentTimeline>
+                  </SegmentTemplate>
+                  <Representation id="subs.en.sdh" bandwidth="8000" codecs="wvtt">
+                    <BaseURL>subs.en.sdh/v1/</BaseURL>
+                  </Representation>
+                </AdaptationSet>
+              </Period>
+            </MPD>
+        "#]],
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Playlist tests: the exact text, and its interpretation by an independent parser.
 
+mod rules;
+
 use super::*;
 use crate::presentation::tests::{audio, channel, ladder, track, video};
 use crate::presentation::{NamedTrack, OnDemand};
@@ -13,6 +15,7 @@ use quick_m3u8::{HlsLine, Reader};
 /// known tag or a URI.
 fn check(playlist: &str, expect: Expect) {
     expect.assert_eq(playlist);
+    rules::check(playlist);
     for line in parse(playlist) {
         assert!(matches!(line, HlsLine::KnownTag(_) | HlsLine::Uri(_)), "{line:?}");
     }
@@ -163,6 +166,57 @@ fn names_in_a_group_are_unique() {
     let names: Vec<&str> =
         playlist.split("NAME=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert_eq!(names, ["en", "en 2", "fr"]);
+}
+
+#[test]
+fn purposes_and_dynamic_range_are_written() {
+    check(
+        &multivariant_of(crate::dash::tests::rich()),
+        expect![[r##"
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-INDEPENDENT-SEGMENTS
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="de",LANGUAGE="de",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="audio.de.default/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="audio.en/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en (description)",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,CHARACTERISTICS="public.accessibility.describes-video",CHANNELS="2",URI="audio.en.description/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en (commentary)",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=NO,CHANNELS="2",URI="audio.en.commentary/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-ec-3-6ch-joc",NAME="de",LANGUAGE="de",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="audio.de.default/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-ec-3-6ch-joc",NAME="en",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="16/JOC",URI="atmos.en/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-ec-3-6ch-joc",NAME="en (description)",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,CHARACTERISTICS="public.accessibility.describes-video",CHANNELS="2",URI="audio.en.description/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-ec-3-6ch-joc",NAME="en (commentary)",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=NO,CHANNELS="2",URI="audio.en.commentary/media.m3u8"
+            #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subtitles",NAME="en",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,URI="subs.en/media.m3u8"
+            #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subtitles",NAME="en (forced subtitle)",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,FORCED=YES,URI="subs.en.forced/media.m3u8"
+            #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subtitles",NAME="en (caption)",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,CHARACTERISTICS="public.accessibility.transcribes-spoken-dialog,public.accessibility.describes-music-and-sound",URI="subs.en.sdh/media.m3u8"
+            #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=16000,CODECS="avc1.64001f,mp4a.40.2,wvtt",RESOLUTION=640x360,VIDEO-RANGE=SDR,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch",SUBTITLES="subtitles",CLOSED-CAPTIONS=NONE
+            sdr/media.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=16000,CODECS="avc1.64001f,mp4a.40.2,ec-3,wvtt",RESOLUTION=640x360,VIDEO-RANGE=SDR,FRAME-RATE=25.000,AUDIO="audio-ec-3-6ch-joc",SUBTITLES="subtitles",CLOSED-CAPTIONS=NONE
+            sdr/media.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=16000,CODECS="hvc1.2.4.L93.90,mp4a.40.2,wvtt",RESOLUTION=1280x720,VIDEO-RANGE=PQ,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch",SUBTITLES="subtitles",CLOSED-CAPTIONS=NONE
+            hdr/media.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=16000,CODECS="hvc1.2.4.L93.90,mp4a.40.2,ec-3,wvtt",RESOLUTION=1280x720,VIDEO-RANGE=PQ,FRAME-RATE=25.000,AUDIO="audio-ec-3-6ch-joc",SUBTITLES="subtitles",CLOSED-CAPTIONS=NONE
+            hdr/media.m3u8
+        "##]],
+    );
+}
+
+#[test]
+fn captions_in_the_video_form_a_group() {
+    let mut captioned = video("v", 180, &[25_600]);
+    captioned.file = String::from("v.cc.mp4");
+    let tracks = vec![captioned, video("w", 360, &[25_600]), video("w.sign", 360, &[25_600])];
+    check(
+        &multivariant_of(tracks),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID="captions",NAME="CC1",DEFAULT=NO,AUTOSELECT=YES,INSTREAM-ID="CC1"
+        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f",RESOLUTION=320x180,FRAME-RATE=25.000,CLOSED-CAPTIONS="captions"
+        v/media.m3u8
+        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f",RESOLUTION=640x360,FRAME-RATE=25.000,CLOSED-CAPTIONS="captions"
+        w/media.m3u8
+    "##]],
+    );
 }
 
 #[test]

@@ -1,21 +1,13 @@
 //! Switching sets: tracks between which a player may switch at a segment boundary.
 //!
-//! Members have the same media kind, codec family and language, and for audio the same number of
-//! channels (ISO/IEC 23000-19 §7.3.4). Each set becomes one DASH AdaptationSet.
+//! Members have the same media kind, codec family, language and purposes, for audio the same number
+//! of channels, and for video the same dynamic range (ISO/IEC 23000-19 §7.3.4). Each set becomes one
+//! DASH AdaptationSet.
 
 use super::{Rendition, Role, language};
+use crate::kind::Kind;
+use crate::purpose::Purpose;
 use crate::track::{Media, TrackInfo};
-
-/// Media kinds, in the order in which manifests list them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Video.
-    Video,
-    /// Audio.
-    Audio,
-    /// Subtitles.
-    Text,
-}
 
 impl Kind {
     /// Returns the media kind of a track.
@@ -35,10 +27,14 @@ pub struct SwitchingSet {
     pub kind: Kind,
     /// Members in ascending order of bitrate; never empty.
     pub members: Vec<usize>,
+    /// Whether players select this set, or one with the same [choice](same_choice), by default: the
+    /// files say so or, without such a statement, it is the first video or audio set without a
+    /// special purpose. Subtitles are off unless a file says otherwise.
+    pub is_default: bool,
 }
 
-/// Groups renditions into sets: video first, then audio, then text. Sets of the same kind are in
-/// order of first appearance. Trick-play tracks are in no set, because players do not switch to them
+/// Groups renditions into sets: video first, then audio, then text. Of a kind, the default sets come
+/// first, and sets with a special purpose last; otherwise, they are in order of first appearance. Trick-play tracks are in no set, because players do not switch to them
 /// for normal playback.
 pub fn switching_sets(renditions: &[Rendition<'_>]) -> Vec<SwitchingSet> {
     let mut sets: Vec<SwitchingSet> = Vec::new();
@@ -47,22 +43,59 @@ pub fn switching_sets(renditions: &[Rendition<'_>]) -> Vec<SwitchingSet> {
         let same = |set: &&mut SwitchingSet| switchable(renditions[set.members[0]].info, rendition.info);
         match sets.iter_mut().find(same) {
             Some(set) => set.members.push(i),
-            None => sets.push(SwitchingSet { kind: Kind::of(rendition.info), members: vec![i] }),
+            None => {
+                let kind = Kind::of(rendition.info);
+                sets.push(SwitchingSet { kind, members: vec![i], is_default: false });
+            }
         }
     }
     for set in &mut sets {
         set.members.sort_by_key(|&i| renditions[i].bitrate.peak);
     }
-    sets.sort_by_key(|set| set.kind);
+    for kind in [Kind::Video, Kind::Audio, Kind::Text] {
+        let Some(default) = default_of(renditions, &sets, kind) else { continue };
+        for set in sets.iter_mut().filter(|set| set.kind == kind) {
+            set.is_default = same_choice(renditions[set.members[0]].info, default);
+        }
+    }
+    let is_special = |set: &SwitchingSet| !choice_purposes(renditions[set.members[0]].info).is_empty();
+    sets.sort_by_key(|set| (set.kind, !set.is_default, is_special(set)));
     sets
+}
+
+/// Returns a track of the sets of a kind that players select by default.
+fn default_of<'a>(renditions: &[Rendition<'a>], sets: &[SwitchingSet], kind: Kind) -> Option<&'a TrackInfo> {
+    let infos = || {
+        let of_kind = sets.iter().filter(|set| set.kind == kind);
+        of_kind.flat_map(|set| &set.members).map(|&member| renditions[member].info)
+    };
+    let stated = infos().find(|info| info.properties.purposes.is_default);
+    let plain = || infos().find(|info| choice_purposes(info).is_empty()).or_else(|| infos().next());
+    stated.or_else(|| if kind == Kind::Text { None } else { plain() })
+}
+
+/// Returns whether two tracks are the same choice for a viewer: they have the same language and
+/// purposes.
+pub(crate) fn same_choice(a: &TrackInfo, b: &TrackInfo) -> bool {
+    language(a) == language(b) && choice_purposes(a) == choice_purposes(b)
+}
+
+/// Returns the purposes between which a viewer chooses. Captions in the video are not one: they do
+/// not make it another video.
+pub(crate) fn choice_purposes(info: &TrackInfo) -> Vec<Purpose> {
+    let is_video = Kind::of(info) == Kind::Video;
+    let chosen = |purpose: &&Purpose| !(is_video && **purpose == Purpose::Caption);
+    info.properties.purposes.list.iter().filter(chosen).copied().collect()
 }
 
 /// Returns whether a player may switch between two tracks.
 pub(super) fn switchable(a: &TrackInfo, b: &TrackInfo) -> bool {
     Kind::of(a) == Kind::of(b)
         && codec_family(&a.codec) == codec_family(&b.codec)
-        && language(a) == language(b)
+        && same_choice(a, b)
         && channels(a) == channels(b)
+        && a.properties.dynamic_range() == b.properties.dynamic_range()
+        && a.properties.audio_objects.is_some() == b.properties.audio_objects.is_some()
 }
 
 /// Returns the sample entry's name. For `mp4a`, returns the full codec string, because players

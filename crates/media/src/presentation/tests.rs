@@ -3,6 +3,7 @@
 use super::live::{Epoch, Live, LiveSegment, LiveTrack};
 use super::utc::Utc;
 use super::*;
+use crate::properties::Properties;
 use crate::track::{Media, SampleDefaults};
 use expect_test::{Expect, expect};
 
@@ -23,6 +24,7 @@ pub(crate) fn track(name: &str, codec: &str, media: Media, timescale: u32, lengt
         codec: codec.to_owned(),
         language: None,
         media,
+        properties: Properties::default(),
         sample_defaults: SampleDefaults::default(),
         edit_media_time: 0,
     };
@@ -234,7 +236,8 @@ fn switching_sets_group_switchable_tracks() {
     let sets: Vec<_> = switching_sets(&renditions).into_iter().map(|s| (s.kind, s.members)).collect();
     assert_eq!(
         sets,
-        [(Kind::Video, vec![3, 4]), (Kind::Audio, vec![0]), (Kind::Audio, vec![1]), (Kind::Audio, vec![2])]
+        [(Kind::Video, vec![3, 4]), (Kind::Audio, vec![0]), (Kind::Audio, vec![2]), (Kind::Audio, vec![1])],
+        "the default language comes first"
     );
 }
 

@@ -1,0 +1,118 @@
+//! Kinds of tracks that users bring, over HTTP: codecs, languages and purposes, with what ffprobe
+//! reads from the result.
+
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use support::{Running, ffmpeg, ffprobe, make_audio, make_video};
+use thalweg_origin::Config;
+
+/// ffmpeg flags for one track with an edit list.
+const TRACK: &str =
+    "-f mp4 -movflags delay_moov+default_base_moof+frag_keyframe -frag_duration 500000 -strict -2";
+const PICTURE: &str = "-f lavfi -i testsrc2=size=128x72:rate=25 -t 4 -g 50 -keyint_min 50";
+const TONE: &str = "-f lavfi -i sine=440:sample_rate=48000 -t 4";
+
+fn start(media: PathBuf) -> Running {
+    Running::start(Config { media: Some(media), listing_max_age: Duration::ZERO, ..Config::default() })
+}
+
+/// Creates a media directory with the empty presentation `a`; returns both paths.
+fn empty() -> (PathBuf, PathBuf) {
+    let media = support::directory("media");
+    let a = media.join("a");
+    std::fs::create_dir(&a).unwrap();
+    (media, a)
+}
+
+/// Returns a line of `codec,packets` for each kind of stream.
+async fn streams(input: &str) -> Vec<String> {
+    let arguments = "-count_packets -show_entries stream=codec_name,nb_read_packets -of csv=p=0";
+    let lines = ffprobe(arguments, input).await;
+    let mut lines: Vec<String> = lines.lines().map(|l| l.trim_end_matches(',').to_owned()).collect();
+    lines.retain(|line| !line.is_empty());
+    // ffprobe lists a stream again for each program that contains it.
+    lines.sort();
+    lines.dedup();
+    lines
+}
+
+fn file(directory: &Path, name: &str) -> String {
+    directory.join(format!("{name}.mp4")).to_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_codec_is_served_as_itself() {
+    let (media, a) = empty();
+    let hdr10 = "-pix_fmt yuv420p10 -color_primaries bt2020 -color_trc smpte2084 -colorspace bt2020nc";
+    let videos = [
+        ("hevc", format!("-c:v libx265 -preset ultrafast -x265-params log-level=none -tag:v hvc1 {hdr10}")),
+        ("av1", String::from("-c:v libaom-av1 -cpu-used 8 -row-mt 1 -pix_fmt yuv420p")),
+        ("vp9", String::from("-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -pix_fmt yuv420p")),
+    ];
+    for (name, codec) in &videos {
+        ffmpeg(&format!("{PICTURE} {codec} {TRACK}"), file(&a, name));
+    }
+    let audios =
+        [("aac", "aac"), ("opus", "libopus"), ("flac", "flac"), ("ac3", "ac3 -ac 6"), ("eac3", "eac3 -ac 6")];
+    for (name, codec) in audios {
+        ffmpeg(&format!("{TONE} -c:a {codec} -metadata:s:a language=eng {TRACK}"), file(&a, name));
+    }
+    let origin = start(media);
+    let tracks = videos.iter().map(|(name, _)| *name).chain(audios.map(|(name, _)| name));
+    for track in tracks.clone() {
+        let source = streams(&file(&a, track)).await;
+        assert!(source[0].starts_with(track), "{source:?}");
+        assert_eq!(streams(&origin.url(&format!("/vod/a/{track}/media.m3u8"))).await, source, "HLS");
+    }
+    // ffprobe 5.1 stops reading an MPD once its shortest track ends, so only the codecs are compared.
+    let codec = |line: &String| line.split(',').next().unwrap().to_owned();
+    let mut sources = Vec::new();
+    for track in tracks {
+        sources.extend(streams(&file(&a, track)).await.iter().map(codec));
+    }
+    sources.sort();
+    let served = streams(&origin.url("/vod/a/manifest.mpd")).await;
+    assert_eq!(served.iter().map(codec).collect::<Vec<_>>(), sources, "DASH");
+    let master = origin.text("/vod/a/master.m3u8").await;
+    assert!(master.contains("VIDEO-RANGE=PQ") && master.contains("VIDEO-RANGE=SDR"), "{master}");
+    for codecs in ["hvc1.2.4.L30.90,mp4a.40.2", "av01.0.00M.08,ec-3", "vp09.00.10.08,fLaC"] {
+        assert!(master.contains(codecs), "{master}");
+    }
+    let mpd = origin.text("/vod/a/manifest.mpd").await;
+    let pq = "EssentialProperty schemeIdUri=\"urn:mpeg:mpegB:cicp:TransferCharacteristics\" value=\"16\"";
+    assert!(mpd.contains(pq), "{mpd}");
+    dash_mpd_core::parse(&mpd).unwrap();
+    origin.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn purposes_come_from_ffmpeg_and_from_file_names() {
+    let (media, a) = empty();
+    make_video(&a.join("video.mp4"), "128x72", 4.0);
+    make_audio(&a.join("audio.mp4"), 4.0);
+    make_audio(&a.join("audio.commentary.mp4"), 4.0);
+    let described = format!("{TONE} -c:a aac -disposition:a:0 visual_impaired+descriptions {TRACK}");
+    ffmpeg(&described, file(&a, "other"));
+    let origin = start(media);
+    let master = origin.text("/vod/a/master.m3u8").await;
+    let of = |track: &str| {
+        let uri = format!("URI=\"{track}/media.m3u8\"");
+        master.lines().find(|l| l.contains(&uri)).unwrap_or_else(|| panic!("{master}")).to_owned()
+    };
+    assert!(of("audio").contains("DEFAULT=YES"), "{master}");
+    assert!(of("audio-commentary").contains("AUTOSELECT=NO"), "{master}");
+    assert!(of("other").contains("CHARACTERISTICS=\"public.accessibility.describes-video\""), "{master}");
+    let mpd = dash_mpd_core::parse(&origin.text("/vod/a/manifest.mpd").await).unwrap();
+    let roles: Vec<String> = mpd.periods[0]
+        .adaptations
+        .iter()
+        .map(|set| set.Role.iter().filter_map(|role| role.value.clone()).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(roles, ["main", "main", "commentary", "description"]);
+    origin.stop().await;
+}
