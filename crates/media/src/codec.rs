@@ -12,6 +12,7 @@ use crate::boxes::Mp4Box;
 use crate::error::{Fault, Result};
 use crate::fourcc::FourCc;
 use crate::properties::Colour;
+use crate::protection::{self, Protection};
 
 /// Size of a VisualSampleEntry's fields before its child boxes, in bytes (ISO/IEC 14496-12
 /// §12.1.3).
@@ -29,6 +30,7 @@ pub(crate) struct AudioEntry {
     pub(crate) channels: u32,
     /// Complexity index of audio objects in E-AC-3.
     pub(crate) objects: Option<u8>,
+    pub(crate) protection: Option<Protection>,
 }
 
 /// Contents of a video sample entry.
@@ -39,6 +41,7 @@ pub(crate) struct VideoEntry {
     /// Width and height of one pixel (pasp, §12.1.4.3).
     pub(crate) pixel: (u32, u32),
     pub(crate) colour: Option<Colour>,
+    pub(crate) protection: Option<Protection>,
 }
 
 /// Reads the sample entry of a video track.
@@ -54,13 +57,14 @@ pub(crate) fn video(entry: &Mp4Box<'_>) -> Result<VideoEntry> {
             (r.u32()?.max(1), r.u32()?.max(1))
         }
     };
-    let colour = colour(&inside)?;
-    Ok(VideoEntry { codec: video_codec(entry.kind, &inside)?, coded, pixel, colour })
+    let (format, protection) = inside.format()?;
+    let colour = colour(format, &inside)?;
+    Ok(VideoEntry { codec: video_codec(format, &inside)?, coded, pixel, colour, protection })
 }
 
 /// Returns the colour in the first colr box of type nclx, or of QuickTime's type nclc, which has no
 /// range flag.
-fn colour(inside: &Inside<'_, '_>) -> Result<Option<Colour>> {
+fn colour(format: FourCc, inside: &Inside<'_, '_>) -> Result<Option<Colour>> {
     for colr in inside.all(FourCc(*b"colr"))? {
         let mut r = colr.reader();
         let kind = r.fourcc()?;
@@ -71,7 +75,7 @@ fn colour(inside: &Inside<'_, '_>) -> Result<Option<Colour>> {
         }
     }
     // VP9 repeats the colour in its configuration (VP Codec ISO Media File Format Binding).
-    if !matches!(&inside.entry.kind.0, b"vp08" | b"vp09") {
+    if !matches!(&format.0, b"vp08" | b"vp09") {
         return Ok(None);
     }
     let c: VpcC = inside.decode(b"vpcC")?;
@@ -145,8 +149,10 @@ pub(crate) fn audio(entry: &Mp4Box<'_>) -> Result<AudioEntry> {
             2 if !begins_with_box(entry, AUDIO_FIELD_BYTES) => QUICKTIME_V2_BYTES,
             _ => 0,
         };
-    let plain = AudioEntry { codec: String::new(), sample_rate, channels, objects: None };
-    audio_codec(entry.kind, &Inside { entry, skip }, plain)
+    let plain = AudioEntry { codec: String::new(), sample_rate, channels, objects: None, protection: None };
+    let inside = Inside { entry, skip };
+    let (format, protection) = inside.format()?;
+    audio_codec(format, &inside, AudioEntry { protection, ..plain })
 }
 
 fn begins_with_box(entry: &Mp4Box<'_>, skip: usize) -> bool {
@@ -297,6 +303,18 @@ struct Inside<'a, 'b> {
 }
 
 impl<'a> Inside<'a, '_> {
+    /// Returns the format of the samples: the entry's type or, if the entry is encrypted, the type
+    /// that it had before. Also returns the encryption.
+    fn format(&self) -> Result<(FourCc, Option<Protection>)> {
+        if !matches!(&self.entry.kind.0, b"encv" | b"enca") {
+            return Ok((self.entry.kind, None));
+        }
+        let sinf = self.find(FourCc(*b"sinf"))?;
+        let sinf = sinf.ok_or_else(|| self.entry.invalid("the track is encrypted, but has no 'sinf' box"))?;
+        let (format, protection) = protection::parse(&sinf)?;
+        Ok((format, Some(protection)))
+    }
+
     fn find(&self, kind: FourCc) -> Result<Option<Mp4Box<'a>>> {
         Ok(self.all(kind)?.next())
     }

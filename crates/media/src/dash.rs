@@ -18,6 +18,8 @@ use crate::presentation::{Kind, Rendition, SwitchingSet, language};
 use crate::properties::{Colour, DynamicRange};
 use crate::purpose::{Purpose, ROLE_SCHEME};
 use crate::track::Media;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use std::fmt;
 use xml::Xml;
 
@@ -50,6 +52,17 @@ impl fmt::Display for Seconds {
     }
 }
 
+/// Namespace of the pssh element and the default_KID attribute (ISO/IEC 23001-7 §11.2).
+const NAMESPACE_CENC: &str = "urn:mpeg:cenc:2013";
+
+/// Opens the MPD element, and declares the namespaces in use.
+fn begin_mpd<'a>(xml: &mut Xml, renditions: impl IntoIterator<Item = Rendition<'a>>) {
+    xml.begin("MPD").attr("xmlns", NAMESPACE);
+    if renditions.into_iter().any(|r| r.info.properties.protection.is_some()) {
+        xml.attr("xmlns:cenc", NAMESPACE_CENC);
+    }
+}
+
 /// Opens an AdaptationSet and writes its attributes. The segments of all members start at the same
 /// times, each with a sync sample: SAP type 1, or type 2 if the first decoded frame may not be the
 /// first one shown.
@@ -66,6 +79,38 @@ fn begin_set(xml: &mut Xml, id: usize, set: &SwitchingSet, renditions: &[Renditi
     xml.attr("contentType", kind).attr("segmentAlignment", "true").attr("mimeType", mime);
     if independent {
         xml.attr("startWithSAP", sap);
+    }
+}
+
+/// Writes the descriptors that come first in an AdaptationSet.
+fn write_descriptors(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>]) {
+    write_channels(xml, set, renditions);
+    if shares_protection(set, renditions) {
+        write_protection(xml, &renditions[set.members[0]]);
+    }
+    write_colour(xml, set, renditions);
+    write_audio_objects(xml, set, renditions);
+}
+
+/// Returns whether all members have the same key and systems. Otherwise, each Representation has
+/// its own, because a ladder may have a key for each resolution.
+fn shares_protection(set: &SwitchingSet, renditions: &[Rendition<'_>]) -> bool {
+    let of = |member: usize| &renditions[member].info.properties.protection;
+    set.members.iter().all(|&member| of(member) == of(set.members[0]))
+}
+
+/// Writes the encryption (ISO/IEC 23009-1 §5.8.4.1): the scheme with the key's identifier, then each
+/// system with its pssh box.
+fn write_protection(xml: &mut Xml, rendition: &Rendition<'_>) {
+    let Some(protection) = &rendition.info.properties.protection else { return };
+    xml.begin("ContentProtection")
+        .attr("schemeIdUri", "urn:mpeg:dash:mp4protection:2011")
+        .attr("value", protection.scheme.name())
+        .attr("cenc:default_KID", protection.key_id)
+        .end();
+    for system in &protection.systems {
+        xml.begin("ContentProtection").attr("schemeIdUri", format_args!("urn:uuid:{}", system.id));
+        xml.leaf("cenc:pssh", BASE64.encode(&system.pssh)).end();
     }
 }
 
@@ -148,8 +193,9 @@ fn write_role(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>]) {
     }
 }
 
-/// Opens a Representation and writes its attributes.
-fn begin_representation(xml: &mut Xml, rendition: &Rendition<'_>) {
+/// Opens the Representation of a member, and writes its attributes and descriptors.
+fn begin_representation(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>], member: usize) {
+    let rendition = &renditions[member];
     xml.begin("Representation").attr("id", rendition.name).attr("bandwidth", rendition.bitrate.peak.max(1));
     match rendition.info.media {
         Media::Video { width, height } => {
@@ -166,6 +212,9 @@ fn begin_representation(xml: &mut Xml, rendition: &Rendition<'_>) {
         None => {}
     }
     xml.attr("codecs", &rendition.info.codec);
+    if !shares_protection(set, renditions) {
+        write_protection(xml, rendition);
+    }
 }
 
 #[cfg(test)]

@@ -83,8 +83,8 @@ impl fmt::Display for Fault {
             Self::Invalid(what) => f.write_str(what),
             Self::Missing(kind) => write!(f, "has no '{kind}' box"),
             Self::OverLimit { limit, max, found } => write!(f, "{found} exceeds {limit} ({max})"),
-            Self::UnsupportedCodec(kind) if matches!(&kind.0, b"encv" | b"enca" | b"enct" | b"encs") => {
-                write!(f, "the track is encrypted ('{kind}'), and its encryption scheme is not supported")
+            Self::UnsupportedCodec(kind) if matches!(&kind.0, b"enct" | b"encs") => {
+                write!(f, "the track is encrypted ('{kind}'), which is supported only for video and audio")
             }
             Self::UnsupportedCodec(kind) => write!(f, "codec '{kind}' is not supported"),
             Self::CodecConfiguration(why) => write!(f, "codec configuration: {why}"),

@@ -7,6 +7,7 @@ use crate::fourcc::FourCc;
 use crate::fragment::MEDIA_TIME_MAX;
 use crate::language;
 use crate::properties::Properties;
+use crate::protection;
 use crate::purpose::ROLE_SCHEME;
 use crate::track::{Media, SampleDefaults, TrackInfo};
 
@@ -61,6 +62,9 @@ pub(crate) fn parse_delayed_moov(moov: &Mp4Box<'_>) -> Result<(TrackInfo, u64)> 
     };
     let (codec, media, mut properties) = media(&mdia, &tkhd)?;
     add_kinds(&trak, &mut properties)?;
+    if let Some(protection) = &mut properties.protection {
+        protection.systems = protection::systems(moov)?;
+    }
     let movie_timescale = movie_timescale(&moov.require(FourCc::MVHD)?)?;
     let (edit_media_time, delay) = match trak.find(FourCc::EDTS)? {
         Some(edts) => match edts.find(FourCc::ELST)? {
@@ -175,13 +179,18 @@ fn media(mdia: &Mp4Box<'_>, tkhd: &TrackHeader) -> Result<(String, Media, Proper
         FourCc::VIDE => {
             let video = codec::video(&entry)?;
             let (width, height) = shown_size(&video, tkhd);
-            let properties = Properties { colour: video.colour, ..Properties::default() };
+            let properties =
+                Properties { colour: video.colour, protection: video.protection, ..Properties::default() };
             Ok((video.codec, Media::Video { width, height }, properties))
         }
         FourCc::SOUN => {
             let audio = codec::audio(&entry)?;
             let (sample_rate, channels) = (audio.sample_rate, audio.channels);
-            let properties = Properties { audio_objects: audio.objects, ..Properties::default() };
+            let properties = Properties {
+                audio_objects: audio.objects,
+                protection: audio.protection,
+                ..Properties::default()
+            };
             Ok((audio.codec, Media::Audio { sample_rate, channels }, properties))
         }
         FourCc::TEXT | FourCc::SUBT => Ok((codec::text(&entry)?, Media::Text, Properties::default())),

@@ -9,12 +9,14 @@
 //! CR and LF.
 
 mod group;
+mod key;
 pub mod media;
 
 use crate::presentation::live::Epoch;
 use crate::presentation::sets::choice_purposes;
 use crate::presentation::{Bitrate, Kind, Rendition, SwitchingSet, switching_sets};
 use crate::properties::{DynamicRange, Properties};
+use crate::protection::Protection;
 use crate::purpose::Purpose;
 use crate::track::{Media, TrackInfo};
 use group::{Group, SUBTITLES, Type};
@@ -60,6 +62,7 @@ fn write(renditions: &[Rendition<'_>], independent: &str) -> String {
         has_captions: of(|properties| properties.purposes.has(Purpose::Caption)),
         has_high_range: of(|properties| properties.dynamic_range() != DynamicRange::Standard),
     };
+    write_session_keys(&mut out, renditions);
     if common.has_captions {
         group::write_captions(&mut out);
     }
@@ -68,6 +71,17 @@ fn write(renditions: &[Rendition<'_>], independent: &str) -> String {
         write_variant(&mut out, renditions, variant, group, &common);
     }
     out
+}
+
+/// Writes each key of the tracks once.
+fn write_session_keys(out: &mut String, renditions: &[Rendition<'_>]) {
+    let mut written: Vec<&Protection> = Vec::new();
+    for protection in renditions.iter().filter_map(|r| r.info.properties.protection.as_ref()) {
+        if !written.contains(&protection) {
+            key::write(out, key::SESSION_KEY, protection);
+            written.push(protection);
+        }
+    }
 }
 
 /// What all variants share.

@@ -17,6 +17,7 @@ mod language;
 pub mod presentation;
 pub mod prft;
 pub mod properties;
+pub mod protection;
 pub mod purpose;
 pub mod reader;
 pub mod retime;

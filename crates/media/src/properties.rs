@@ -1,5 +1,6 @@
-//! Optional properties of a track: purposes, colour, and audio objects.
+//! Optional properties of a track: purposes, colour, audio objects, and encryption.
 
+use crate::protection::Protection;
 use crate::purpose::Purposes;
 
 /// Properties that most tracks do not have.
@@ -11,6 +12,8 @@ pub struct Properties {
     pub colour: Option<Colour>,
     /// Complexity index of audio objects in an E-AC-3 track (Dolby Atmos, ETSI TS 103 420 §8.3).
     pub audio_objects: Option<u8>,
+    /// Encryption of the track.
+    pub protection: Option<Protection>,
 }
 
 /// Colour as code points of ISO/IEC 23091-2, from a colr box of type nclx (ISO/IEC 14496-12

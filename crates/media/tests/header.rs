@@ -20,13 +20,17 @@ fn check(file: &[u8], expect: Expect) {
                 Media::Text => "text".to_owned(),
             };
             let language = info.language.unwrap_or_else(|| "-".to_owned());
-            let Properties { purposes, colour, audio_objects } = info.properties;
+            let Properties { purposes, colour, audio_objects, protection } = info.properties;
+            let protection = protection.map(|p| {
+                let systems: Vec<_> = p.systems.iter().map(|s| format!(" {}={:?}", s.id, s.data())).collect();
+                format!(" {} key {}{}", p.scheme.name(), p.key_id, systems.concat())
+            });
             let colour = colour.map(|c| format!(" colour {}/{}/{}", c.primaries, c.transfer, c.matrix));
             let objects = audio_objects.map(|index| format!(" objects {index}"));
             let purposes: Vec<_> = purposes.list.iter().map(|p| format!(" {}", p.role())).collect();
-            let properties = [colour.unwrap_or_default(), objects.unwrap_or_default(), purposes.concat()];
+            let properties = [colour, objects, protection].map(Option::unwrap_or_default).concat();
             let (timescale, edit) = (info.timescale, info.edit_media_time);
-            format!("{} {media} /{timescale} {language} {edit}{}", info.codec, properties.concat())
+            format!("{} {media} /{timescale} {language} {edit}{properties}{}", info.codec, purposes.concat())
         }
         Err(error) => error.to_string(),
     });
@@ -145,6 +149,61 @@ fn enhanced_ac3_counts_dependent_channels_and_objects() {
     check(
         &with(&[0x0c, 0, 0x20, 0x0f, 0, 0x01, 16]),
         expect!["ec-3 48000 Hz, 6 channels /48000 - 0 objects 16"],
+    );
+}
+
+#[test]
+fn encryption_is_read() {
+    let tenc = [&[0, 0x19, 1, 0][..], &[0xab; 16], &[16], &[9; 16]].concat();
+    let sinf = |scheme: &[u8; 4]| {
+        let schm = full(b"schm", 0, 0, &[&scheme[..], &[0, 1, 0, 0]].concat());
+        let schi = boxed(b"schi", &full(b"tenc", 1, 0, &tenc));
+        boxed(b"sinf", &[boxed(b"frma", b"avc1"), schm, schi].concat())
+    };
+    let avcc = boxed(b"avcC", &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0]);
+    let with = |sinf: &[u8], systems: &[Vec<u8>]| {
+        let entry = visual(b"encv", (640, 360), &[&avcc, sinf].concat());
+        let header = HeaderParts { sample_entry: entry, ..HeaderParts::video(1000) }.build();
+        let moov = [&header[32..], &systems.concat()].concat();
+        [&header[..24], &boxed(b"moov", &moov)].concat()
+    };
+    let pssh = full(b"pssh", 0, 0, &[&[0xed; 16][..], &[0, 0, 0, 2, 7, 8]].concat());
+    let pssh_1 = full(b"pssh", 1, 0, &[&[0x10; 16][..], &[0, 0, 0, 1], &[5; 16], &[0, 0, 0, 0]].concat());
+    check(
+        &with(&sinf(b"cbcs"), &[pssh.clone(), pssh_1]),
+        expect![
+            "avc1.64001f 640x360 /1000 - 0 cbcs key abababab-abab-abab-abab-abababababab edededed-eded-eded-eded-edededededed=[7, 8] 10101010-1010-1010-1010-101010101010=[]"
+        ],
+    );
+    check(
+        &with(&sinf(b"cenc"), &[]),
+        expect!["avc1.64001f 640x360 /1000 - 0 cenc key abababab-abab-abab-abab-abababababab"],
+    );
+    check(
+        &with(&sinf(b"cens"), &[]),
+        expect!["offset 466: box 'schm': the track is encrypted, with another scheme than cenc or cbcs"],
+    );
+    check(
+        &with(&sinf(b"cenc"), &[full(b"pssh", 0, 0, &[0; 20])]),
+        expect![
+            "avc1.64001f 640x360 /1000 - 0 cenc key abababab-abab-abab-abab-abababababab 00000000-0000-0000-0000-000000000000=[]"
+        ],
+    );
+    let long = full(b"pssh", 0, 0, &[&[0; 16][..], &[0, 0, 0x40, 0], &[0; 0x4000]].concat());
+    check(
+        &with(&sinf(b"cenc"), &[long]),
+        expect!["offset 583: box 'pssh': 16416 exceeds PSSH_BYTES_MAX (16384)"],
+    );
+    check(
+        &with(&sinf(b"cenc"), &vec![pssh; 33]),
+        expect!["offset 1671: box 'pssh': 33 exceeds SYSTEMS_MAX (32)"],
+    );
+    let input = "-f lavfi -i testsrc2=size=128x72:rate=25 -frames:v 2 -c:v libx264 -movflags +cmaf";
+    let key = "-encryption_scheme cenc-aes-ctr -encryption_key 00112233445566778899aabbccddeeff \
+               -encryption_kid 0123456789abcdef0123456789abcdef";
+    check(
+        &ffmpeg(&format!("{input} -pix_fmt yuv420p {key}")),
+        expect!["avc1.64000a 128x72 /12800 - 0 cenc key 01234567-89ab-cdef-0123-456789abcdef"],
     );
 }
 
@@ -290,9 +349,7 @@ fn missing_box_is_named() {
     );
     check(
         &entry(visual(b"encv", (8, 8), &[])),
-        expect![
-            "offset 345: box 'encv': the track is encrypted ('encv'), and its encryption scheme is not supported"
-        ],
+        expect!["offset 345: box 'encv': the track is encrypted, but has no 'sinf' box"],
     );
     check(
         &entry(boxed(b"avc1", &[0; 20])),

@@ -116,3 +116,39 @@ async fn purposes_come_from_ffmpeg_and_from_file_names() {
     assert_eq!(roles, ["main", "main", "commentary", "description"]);
     origin.stop().await;
 }
+
+/// Encrypted files are served as they are: with the key, a player sees every frame.
+#[tokio::test(flavor = "multi_thread")]
+async fn encrypted_tracks_are_served_with_their_key_identifier() {
+    const KEY: &str = "00112233445566778899aabbccddeeff";
+    let encryption = format!(
+        "-encryption_scheme cenc-aes-ctr -encryption_key {KEY} -encryption_kid 0123456789abcdef0123456789abcdef"
+    );
+    // ffmpeg 5.1 encrypts only the first fragment correctly, so each file has one.
+    let one = "-f mp4 -movflags delay_moov+default_base_moof -frag_duration 9000000";
+    let (media, a) = empty();
+    ffmpeg(&format!("{PICTURE} {} {one} {encryption}", support::VIDEO), file(&a, "video"));
+    ffmpeg(&format!("{TONE} -c:a aac {one} {encryption}"), file(&a, "audio"));
+    let origin = start(media);
+    let playlist = origin.text("/vod/a/video/media.m3u8").await;
+    let key = "#EXT-X-KEY:METHOD=SAMPLE-AES-CTR,URI=\"data:text/plain;base64,ASNFZ4mrze8BI0VniavN7w==\",\
+               KEYID=0x0123456789abcdef0123456789abcdef,KEYFORMAT=\"identity\"";
+    assert!(playlist.contains(key), "{playlist}");
+    let mpd = origin.text("/vod/a/manifest.mpd").await;
+    assert_eq!(mpd.matches("cenc:default_KID=\"01234567-89ab-cdef-0123-456789abcdef\"").count(), 2, "{mpd}");
+    let parsed = dash_mpd_core::parse(&mpd).unwrap();
+    let protection = &parsed.periods[0].adaptations[0].ContentProtection[0];
+    assert_eq!(protection.value.as_deref(), Some("cenc"));
+    // A wrong key yields packets, but no picture.
+    let frames = async |stream: &str, key: &str| {
+        let entries = "-show_entries stream=codec_name,nb_read_frames -of csv=p=0";
+        let arguments =
+            format!("-cenc_decryption_key {key} -select_streams {stream} -count_frames {entries}");
+        let url = origin.url("/vod/a/manifest.mpd");
+        ffprobe(&arguments, &url).await.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(frames("v:0", KEY).await, "h264,100");
+    assert!(frames("a:0", KEY).await.starts_with("aac,18"));
+    assert_ne!(frames("v:0", "ffffffffffffffffffffffffffffffff").await, "h264,100");
+    origin.stop().await;
+}

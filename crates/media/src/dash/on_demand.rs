@@ -1,8 +1,8 @@
 //! MPD of an on-demand presentation, which uses SegmentTemplate with SegmentTimeline and `$Time$`.
 
 use super::{
-    Duration, NAMESPACE, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_representation, begin_set,
-    write_audio_objects, write_channels, write_colour, write_role,
+    Duration, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_mpd, begin_representation, begin_set, write_descriptors,
+    write_role,
 };
 use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switching_sets};
 
@@ -12,15 +12,14 @@ use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switchi
 pub fn on_demand(presentation: &OnDemand) -> String {
     let segment_us_max = presentation.segment_us_max();
     let mut xml = Xml::new();
-    xml.begin("MPD")
-        .attr("xmlns", NAMESPACE)
-        .attr("profiles", format_args!("{PROFILE_LIVE},{PROFILE_CMAF}"))
+    let renditions = presentation.renditions();
+    begin_mpd(&mut xml, renditions.iter().copied());
+    xml.attr("profiles", format_args!("{PROFILE_LIVE},{PROFILE_CMAF}"))
         .attr("type", "static")
         .attr("mediaPresentationDuration", Duration(presentation.duration_us()))
         .attr("maxSegmentDuration", Duration(segment_us_max))
         .attr("minBufferTime", Duration(segment_us_max));
     xml.begin("Period").attr("id", 0).attr("start", Duration(0));
-    let renditions = presentation.renditions();
     let sets = switching_sets(&renditions);
     for (id, set) in sets.iter().enumerate() {
         write_set(&mut xml, presentation, &renditions, id, set);
@@ -37,9 +36,7 @@ fn write_set(
     set: &SwitchingSet,
 ) {
     begin_set(xml, id, set, renditions, true);
-    write_channels(xml, set, renditions);
-    write_colour(xml, set, renditions);
-    write_audio_objects(xml, set, renditions);
+    write_descriptors(xml, set, renditions);
     write_role(xml, set, renditions);
     let tracks = presentation.tracks();
     let shared = shares_timeline(tracks, set);
@@ -47,7 +44,7 @@ fn write_set(
         write_template(xml, presentation, &tracks[set.members[0]]);
     }
     for &member in &set.members {
-        begin_representation(xml, &renditions[member]);
+        begin_representation(xml, set, renditions, member);
         let NamedTrack { name, version, .. } = &tracks[member];
         xml.leaf("BaseURL", format_args!("{name}/{version}/"));
         if !shared {

@@ -3,7 +3,7 @@
 use crate::presentation::NamedTrack;
 use crate::presentation::OnDemand;
 use crate::presentation::live::Produced;
-use crate::presentation::tests::{audio, channel, ladder, track, video};
+use crate::presentation::tests::{audio, channel, ladder, protection, track, video};
 use crate::presentation::utc::Utc;
 use crate::properties::Colour;
 use crate::track::Media;
@@ -34,6 +34,7 @@ fn assert_in_order(mpd: &str) {
             "AdaptationSet",
             &[
                 "AudioChannelConfiguration",
+                "ContentProtection",
                 "EssentialProperty",
                 "SupplementalProperty",
                 "ProducerReferenceTime",
@@ -44,7 +45,7 @@ fn assert_in_order(mpd: &str) {
                 "Representation",
             ],
         ),
-        ("Representation", &["BaseURL", "SegmentTemplate"]),
+        ("Representation", &["ContentProtection", "BaseURL", "SegmentTemplate"]),
     ];
     let mut reader = quick_xml::Reader::from_str(mpd);
     let mut open: Vec<(String, usize)> = Vec::new();
@@ -277,6 +278,87 @@ fn roles_and_colour_are_written() {
               </Period>
             </MPD>
         "#]],
+    );
+}
+
+/// Returns a film with a key for each video track and one for audio, for three systems.
+pub(crate) fn encrypted() -> Vec<NamedTrack> {
+    let mut tracks = ladder();
+    for (i, track) in tracks.iter_mut().enumerate() {
+        track.index.info.properties.protection = Some(protection(i as u8));
+    }
+    tracks
+}
+
+#[test]
+fn encryption_is_written() {
+    check(
+        &super::on_demand(&OnDemand::new(encrypted()).unwrap()),
+        expect![[r#"
+        <?xml version="1.0" encoding="UTF-8"?>
+        <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" xmlns:cenc="urn:mpeg:cenc:2013" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT6S" maxSegmentDuration="PT2.005334S" minBufferTime="PT2.005334S">
+          <Period id="0" start="PT0S">
+            <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
+              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+              <SegmentTemplate timescale="12800" media="$Time$.m4s" initialization="init.mp4">
+                <SegmentTimeline>
+                  <S t="0" d="25600" r="2"/>
+                </SegmentTimeline>
+              </SegmentTemplate>
+              <Representation id="video_360" bandwidth="8000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f">
+                <ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" value="cbcs" cenc:default_KID="01010101-0101-0101-0101-010101010101"/>
+                <ContentProtection schemeIdUri="urn:uuid:edef8ba9-79d6-4ace-a3c8-27dcd51d21ed">
+                  <cenc:pssh>AAAAInBzc2gAAAAA7e+LqXnWSs6jyCfc1R0h7QAAAAIBCA==</cenc:pssh>
+                </ContentProtection>
+                <ContentProtection schemeIdUri="urn:uuid:9a04f079-9840-4286-ab92-e65be0885f95">
+                  <cenc:pssh>AAAAInBzc2gAAAAAmgTweZhAQoarkuZb4IhflQAAAAIBCA==</cenc:pssh>
+                </ContentProtection>
+                <ContentProtection schemeIdUri="urn:uuid:94ce86fb-07ff-4f43-adb8-93d2fa968ca2">
+                  <cenc:pssh>AAAAInBzc2gAAAAAlM6G+wf/T0OtuJPS+paMogAAAAIBCA==</cenc:pssh>
+                </ContentProtection>
+                <BaseURL>video_360/v1/</BaseURL>
+              </Representation>
+              <Representation id="video_180" bandwidth="8000" width="320" height="180" sar="1:1" frameRate="25" codecs="avc1.64001f">
+                <ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" value="cbcs" cenc:default_KID="02020202-0202-0202-0202-020202020202"/>
+                <ContentProtection schemeIdUri="urn:uuid:edef8ba9-79d6-4ace-a3c8-27dcd51d21ed">
+                  <cenc:pssh>AAAAInBzc2gAAAAA7e+LqXnWSs6jyCfc1R0h7QAAAAICCA==</cenc:pssh>
+                </ContentProtection>
+                <ContentProtection schemeIdUri="urn:uuid:9a04f079-9840-4286-ab92-e65be0885f95">
+                  <cenc:pssh>AAAAInBzc2gAAAAAmgTweZhAQoarkuZb4IhflQAAAAICCA==</cenc:pssh>
+                </ContentProtection>
+                <ContentProtection schemeIdUri="urn:uuid:94ce86fb-07ff-4f43-adb8-93d2fa968ca2">
+                  <cenc:pssh>AAAAInBzc2gAAAAAlM6G+wf/T0OtuJPS+paMogAAAAICCA==</cenc:pssh>
+                </ContentProtection>
+                <BaseURL>video_180/v1/</BaseURL>
+              </Representation>
+            </AdaptationSet>
+            <AdaptationSet id="1" lang="en" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+              <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
+              <ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" value="cbcs" cenc:default_KID="00000000-0000-0000-0000-000000000000"/>
+              <ContentProtection schemeIdUri="urn:uuid:edef8ba9-79d6-4ace-a3c8-27dcd51d21ed">
+                <cenc:pssh>AAAAInBzc2gAAAAA7e+LqXnWSs6jyCfc1R0h7QAAAAIACA==</cenc:pssh>
+              </ContentProtection>
+              <ContentProtection schemeIdUri="urn:uuid:9a04f079-9840-4286-ab92-e65be0885f95">
+                <cenc:pssh>AAAAInBzc2gAAAAAmgTweZhAQoarkuZb4IhflQAAAAIACA==</cenc:pssh>
+              </ContentProtection>
+              <ContentProtection schemeIdUri="urn:uuid:94ce86fb-07ff-4f43-adb8-93d2fa968ca2">
+                <cenc:pssh>AAAAInBzc2gAAAAAlM6G+wf/T0OtuJPS+paMogAAAAIACA==</cenc:pssh>
+              </ContentProtection>
+              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+              <SegmentTemplate timescale="48000" media="$Time$.m4s" initialization="init.mp4">
+                <SegmentTimeline>
+                  <S t="0" d="95232" r="1"/>
+                  <S d="96256"/>
+                  <S d="1024"/>
+                </SegmentTimeline>
+              </SegmentTemplate>
+              <Representation id="audio" bandwidth="8000" audioSamplingRate="48000" codecs="mp4a.40.2">
+                <BaseURL>audio/v1/</BaseURL>
+              </Representation>
+            </AdaptationSet>
+          </Period>
+        </MPD>
+    "#]],
     );
 }
 

@@ -6,7 +6,7 @@
 //! **Invariant:** EXT-X-TARGETDURATION does not depend on which segments are listed (§4.4.3.1). For
 //! a live channel, the model provides it.
 
-use super::{INDEPENDENT, VERSION};
+use super::{INDEPENDENT, VERSION, key};
 use crate::presentation::live::{Epoch, Live, LiveSegment, LiveTrack};
 use crate::presentation::utc::Utc;
 use crate::presentation::{NamedTrack, micros};
@@ -23,6 +23,10 @@ pub fn on_demand(track: &NamedTrack) -> String {
     let version = &track.version;
     out.push_str("#EXT-X-MEDIA-SEQUENCE:0\n#EXT-X-PLAYLIST-TYPE:VOD\n");
     let _ = writeln!(out, "#EXT-X-MAP:URI=\"{version}/init.mp4\"");
+    // The key follows EXT-X-MAP, because the CMAF header is not encrypted.
+    if let Some(protection) = &track.index.info.properties.protection {
+        key::write(&mut out, key::KEY, protection);
+    }
     for (time, length) in lengths {
         write_segment(&mut out, length, format_args!("{version}/{time}"));
     }
@@ -43,11 +47,11 @@ pub fn live(live: &Live, track: &str, depth_us: u64) -> Option<String> {
     }
     let (sequence, epoch) = listed.first().map_or((0, 0), |(epoch, s)| (s.sequence, epoch.id));
     let _ = writeln!(out, "#EXT-X-MEDIA-SEQUENCE:{sequence}\n#EXT-X-DISCONTINUITY-SEQUENCE:{epoch}");
-    let mut current = None;
+    let mut current: Option<&Epoch> = None;
     for (epoch, segment) in listed {
-        if current != Some(epoch.id) {
-            write_epoch(&mut out, current, epoch);
-            current = Some(epoch.id);
+        if current.is_none_or(|current| current.id != epoch.id) {
+            write_epoch(&mut out, current, epoch, track);
+            current = Some(epoch);
         }
         let timescale = epoch.track(track).map_or(1, |t| t.info.timescale);
         let wall_us = live.availability_start.0 * 1000 + epoch.wall_us(segment.time, timescale);
@@ -82,11 +86,17 @@ fn listed<'a>(live: &'a Live, track: &str, depth_us: u64) -> Option<Vec<(&'a Epo
 /// Writes the CMAF header of an epoch, preceded by one discontinuity for each epoch since `last`,
 /// the last listed one. A track that missed an epoch thus keeps the same
 /// EXT-X-DISCONTINUITY-SEQUENCE as the others (§6.2.1).
-fn write_epoch(out: &mut String, last: Option<u64>, epoch: &Epoch) {
-    for _ in last.unwrap_or(epoch.id)..epoch.id {
+fn write_epoch(out: &mut String, last: Option<&Epoch>, epoch: &Epoch, track: &str) {
+    for _ in last.map_or(epoch.id, |last| last.id)..epoch.id {
         out.push_str("#EXT-X-DISCONTINUITY\n");
     }
     let _ = writeln!(out, "#EXT-X-MAP:URI=\"init-{}.mp4\"", epoch.start_number);
+    let protection = |epoch: &Epoch| epoch.track(track)?.info.properties.protection.clone();
+    match protection(epoch) {
+        Some(protection) => key::write(out, key::KEY, &protection),
+        None if last.and_then(protection).is_some() => out.push_str("#EXT-X-KEY:METHOD=NONE\n"),
+        None => {}
+    }
 }
 
 fn head(target: u64) -> String {

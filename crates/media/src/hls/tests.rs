@@ -200,6 +200,111 @@ fn purposes_and_dynamic_range_are_written() {
 }
 
 #[test]
+fn keys_are_written_for_each_system() {
+    let tracks = crate::dash::tests::encrypted();
+    check(
+        &media::on_demand(&tracks[1]),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-TARGETDURATION:2
+        #EXT-X-MEDIA-SEQUENCE:0
+        #EXT-X-PLAYLIST-TYPE:VOD
+        #EXT-X-MAP:URI="v1/init.mp4"
+        #EXT-X-KEY:METHOD=SAMPLE-AES,URI="data:text/plain;base64,AAAAInBzc2gAAAAA7e+LqXnWSs6jyCfc1R0h7QAAAAIBCA==",KEYID=0x01010101010101010101010101010101,KEYFORMAT="urn:uuid:edef8ba9-79d6-4ace-a3c8-27dcd51d21ed",KEYFORMATVERSIONS="1"
+        #EXT-X-KEY:METHOD=SAMPLE-AES,URI="data:text/plain;charset=UTF-16;base64,AQg=",KEYID=0x01010101010101010101010101010101,KEYFORMAT="com.microsoft.playready",KEYFORMATVERSIONS="1"
+        #EXT-X-KEY:METHOD=SAMPLE-AES,URI="skd://01010101010101010101010101010101",KEYID=0x01010101010101010101010101010101,KEYFORMAT="com.apple.streamingkeydelivery",KEYFORMATVERSIONS="1"
+        #EXTINF:2.000000,
+        v1/0.m4s
+        #EXTINF:2.000000,
+        v1/25600.m4s
+        #EXTINF:2.000000,
+        v1/51200.m4s
+        #EXT-X-ENDLIST
+    "##]],
+    );
+    check(
+        &multivariant_of(tracks),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="audio/media.m3u8"
+        #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="data:text/plain;base64,AAAAInBzc2gAAAAA7e+LqXnWSs6jyCfc1R0h7QAAAAIACA==",KEYID=0x00000000000000000000000000000000,KEYFORMAT="urn:uuid:edef8ba9-79d6-4ace-a3c8-27dcd51d21ed",KEYFORMATVERSIONS="1"
+        #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="data:text/plain;charset=UTF-16;base64,AAg=",KEYID=0x00000000000000000000000000000000,KEYFORMAT="com.microsoft.playready",KEYFORMATVERSIONS="1"
+        #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="skd://00000000000000000000000000000000",KEYID=0x00000000000000000000000000000000,KEYFORMAT="com.apple.streamingkeydelivery",KEYFORMATVERSIONS="1"
+        #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="data:text/plain;base64,AAAAInBzc2gAAAAA7e+LqXnWSs6jyCfc1R0h7QAAAAIBCA==",KEYID=0x01010101010101010101010101010101,KEYFORMAT="urn:uuid:edef8ba9-79d6-4ace-a3c8-27dcd51d21ed",KEYFORMATVERSIONS="1"
+        #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="data:text/plain;charset=UTF-16;base64,AQg=",KEYID=0x01010101010101010101010101010101,KEYFORMAT="com.microsoft.playready",KEYFORMATVERSIONS="1"
+        #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="skd://01010101010101010101010101010101",KEYID=0x01010101010101010101010101010101,KEYFORMAT="com.apple.streamingkeydelivery",KEYFORMATVERSIONS="1"
+        #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="data:text/plain;base64,AAAAInBzc2gAAAAA7e+LqXnWSs6jyCfc1R0h7QAAAAICCA==",KEYID=0x02020202020202020202020202020202,KEYFORMAT="urn:uuid:edef8ba9-79d6-4ace-a3c8-27dcd51d21ed",KEYFORMATVERSIONS="1"
+        #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="data:text/plain;charset=UTF-16;base64,Agg=",KEYID=0x02020202020202020202020202020202,KEYFORMAT="com.microsoft.playready",KEYFORMATVERSIONS="1"
+        #EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI="skd://02020202020202020202020202020202",KEYID=0x02020202020202020202020202020202,KEYFORMAT="com.apple.streamingkeydelivery",KEYFORMATVERSIONS="1"
+        #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=15999,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=640x360,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch",CLOSED-CAPTIONS=NONE
+        video_360/media.m3u8
+        #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=15999,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch",CLOSED-CAPTIONS=NONE
+        video_180/media.m3u8
+    "##]],
+    );
+}
+
+#[test]
+fn key_without_system_has_the_key_identifier() {
+    let mut track = video("v", 180, &[25_600]);
+    track.index.info.properties.protection =
+        Some(Protection { systems: Vec::new(), ..crate::presentation::tests::protection(0) });
+    check(
+        &media::on_demand(&track),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-TARGETDURATION:2
+        #EXT-X-MEDIA-SEQUENCE:0
+        #EXT-X-PLAYLIST-TYPE:VOD
+        #EXT-X-MAP:URI="v1/init.mp4"
+        #EXT-X-KEY:METHOD=SAMPLE-AES,URI="data:text/plain;base64,AAAAAAAAAAAAAAAAAAAAAA==",KEYID=0x00000000000000000000000000000000,KEYFORMAT="identity",KEYFORMATVERSIONS="1"
+        #EXTINF:2.000000,
+        v1/0.m4s
+        #EXT-X-ENDLIST
+    "##]],
+    );
+}
+
+#[test]
+fn live_playlist_ends_encryption_with_its_epoch() {
+    let mut channel = channel();
+    let protection = Protection { systems: Vec::new(), ..crate::presentation::tests::protection(0) };
+    channel.epochs[0].tracks[1].info.properties.protection = Some(protection);
+    check(
+        &media::live(&channel, "stream1", 8_000_000).unwrap(),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-TARGETDURATION:2
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-MEDIA-SEQUENCE:29
+        #EXT-X-DISCONTINUITY-SEQUENCE:0
+        #EXT-X-MAP:URI="init-0.mp4"
+        #EXT-X-KEY:METHOD=SAMPLE-AES,URI="data:text/plain;base64,AAAAAAAAAAAAAAAAAAAAAA==",KEYID=0x00000000000000000000000000000000,KEYFORMAT="identity",KEYFORMATVERSIONS="1"
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:16.250Z
+        #EXTINF:2.000000,
+        29.m4s
+        #EXT-X-DISCONTINUITY
+        #EXT-X-MAP:URI="init-30.mp4"
+        #EXT-X-KEY:METHOD=NONE
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:19.450Z
+        #EXTINF:2.000000,
+        30.m4s
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:21.450Z
+        #EXTINF:2.000000,
+        31.m4s
+        #EXT-X-PROGRAM-DATE-TIME:2026-11-20T23:36:23.450Z
+        #EXTINF:2.000000,
+        32.m4s
+    "##]],
+    );
+}
+
+#[test]
 fn captions_in_the_video_form_a_group() {
     let mut captioned = video("v", 180, &[25_600]);
     captioned.file = String::from("v.cc.mp4");

@@ -1,11 +1,12 @@
 //! Switching sets: tracks between which a player may switch at a segment boundary.
 //!
 //! Members have the same media kind, codec family, language and purposes, for audio the same number
-//! of channels, and for video the same dynamic range (ISO/IEC 23000-19 §7.3.4). Each set becomes one
+//! of channels, for video the same dynamic range, and the same encryption scheme (ISO/IEC 23000-19 §7.3.4). Each set becomes one
 //! DASH AdaptationSet.
 
 use super::{Rendition, Role, language};
 use crate::kind::Kind;
+use crate::protection::Scheme;
 use crate::purpose::Purpose;
 use crate::track::{Media, TrackInfo};
 
@@ -95,7 +96,12 @@ pub(super) fn switchable(a: &TrackInfo, b: &TrackInfo) -> bool {
         && same_choice(a, b)
         && channels(a) == channels(b)
         && a.properties.dynamic_range() == b.properties.dynamic_range()
+        && scheme(a) == scheme(b)
         && a.properties.audio_objects.is_some() == b.properties.audio_objects.is_some()
+}
+
+fn scheme(info: &TrackInfo) -> Option<Scheme> {
+    info.properties.protection.as_ref().map(|protection| protection.scheme)
 }
 
 /// Returns the sample entry's name. For `mp4a`, returns the full codec string, because players

@@ -3,7 +3,9 @@
 use super::live::{Epoch, Live, LiveSegment, LiveTrack};
 use super::utc::Utc;
 use super::*;
+use crate::boxes::Mp4Box;
 use crate::properties::Properties;
+use crate::protection::{Protection, Scheme, Uuid};
 use crate::track::{Media, SampleDefaults};
 use expect_test::{Expect, expect};
 
@@ -46,6 +48,22 @@ pub(crate) fn audio(name: &str, language: Option<&str>, lengths: &[u64]) -> Name
     let mut track = track(name, "mp4a.40.2", media, 48_000, lengths);
     track.index.info.language = language.map(str::to_owned);
     track
+}
+
+/// Returns the encryption of a track for Widevine, PlayReady and FairPlay.
+pub(crate) fn protection(key: u8) -> Protection {
+    let system = |id: u128| {
+        let pssh =
+            [&[0, 0, 0, 34][..], b"pssh\0\0\0\0", &id.to_be_bytes(), b"\0\0\0\x02", &[key, 8]].concat();
+        let moov = [&42u32.to_be_bytes()[..], b"moov", &pssh].concat();
+        crate::protection::systems(&Mp4Box::parse(&moov, 0).unwrap()).unwrap().remove(0)
+    };
+    let ids = [
+        0xedef_8ba9_79d6_4ace_a3c8_27dc_d51d_21ed,
+        0x9a04_f079_9840_4286_ab92_e65b_e088_5f95,
+        0x94ce_86fb_07ff_4f43_adb8_93d2_fa96_8ca2,
+    ];
+    Protection { scheme: Scheme::Cbcs, key_id: Uuid([key; 16]), systems: ids.map(system).to_vec() }
 }
 
 /// Returns three video tracks and one audio track of 6 s. The audio has 1024 priming samples, which
