@@ -76,10 +76,20 @@ fn begin_set(xml: &mut Xml, id: usize, set: &SwitchingSet, renditions: &[Renditi
     if let Some(language) = language(renditions[set.members[0]].info) {
         xml.attr("lang", language);
     }
-    xml.attr("contentType", kind).attr("segmentAlignment", "true").attr("mimeType", mime);
+    xml.attr("contentType", kind);
+    if is_file(set, renditions) {
+        xml.attr("mimeType", "text/vtt");
+        return;
+    }
+    xml.attr("segmentAlignment", "true").attr("mimeType", mime);
     if independent {
         xml.attr("startWithSAP", sap);
     }
+}
+
+/// Returns whether the members are WebVTT files, which DASH players load as a whole.
+fn is_file(set: &SwitchingSet, renditions: &[Rendition<'_>]) -> bool {
+    renditions[set.members[0]].info.media == Media::WebVtt
 }
 
 /// Writes the descriptors that come first in an AdaptationSet.
@@ -204,14 +214,16 @@ fn begin_representation(xml: &mut Xml, set: &SwitchingSet, renditions: &[Renditi
         Media::Audio { sample_rate, .. } => {
             xml.attr("audioSamplingRate", sample_rate);
         }
-        Media::Text => {}
+        Media::Text | Media::WebVtt => {}
     }
     match rendition.frame_rate {
         Some((num, 1)) => drop(xml.attr("frameRate", num)),
         Some((num, den)) => drop(xml.attr("frameRate", format_args!("{num}/{den}"))),
         None => {}
     }
-    xml.attr("codecs", &rendition.info.codec);
+    if !rendition.info.codec.is_empty() {
+        xml.attr("codecs", &rendition.info.codec);
+    }
     if !shares_protection(set, renditions) {
         write_protection(xml, rendition);
     }

@@ -72,7 +72,10 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "offset {}: box '{}': {}", self.offset, self.kind, self.fault)
+        match self.kind {
+            FourCc::WEBVTT => write!(f, "offset {}: WebVTT: {}", self.offset, self.fault),
+            kind => write!(f, "offset {}: box '{kind}': {}", self.offset, self.fault),
+        }
     }
 }
 

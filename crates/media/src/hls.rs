@@ -146,7 +146,7 @@ fn write_variant(
     // §4.4.6.2: CODECS lists every format of the variant's renditions, including subtitles.
     for &member in members.iter().chain(common.text) {
         let codec = renditions[member].info.codec.as_str();
-        if !codecs.contains(&codec) {
+        if !codec.is_empty() && !codecs.contains(&codec) {
             codecs.push(codec);
         }
     }

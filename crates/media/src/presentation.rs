@@ -21,7 +21,8 @@ pub mod utc;
 pub mod warning;
 
 pub use crate::kind::Kind;
-use crate::track::{Segment, TrackIndex, TrackInfo};
+use crate::track::{Media, Segment, TrackIndex, TrackInfo};
+use crate::vtt;
 use align::Aligned;
 pub use align::Misaligned;
 pub use rate::Bitrate;
@@ -159,7 +160,26 @@ impl OnDemand {
         let timed = tracks.iter().find(|t| Kind::of(&t.index.info) != Kind::Text);
         let reference = video.or(timed).ok_or(Misaligned::NoTracks)?;
         let start = (reference.start(), reference.index.info.timescale);
-        Ok(OnDemand { tracks, roles, excluded, start })
+        let mut presentation = OnDemand { tracks, roles, excluded, start };
+        presentation.fit_files();
+        Ok(presentation)
+    }
+
+    /// Fits WebVTT files, whose times count from the start of the presentation, to its start and
+    /// duration. The segments of a file state the start, so its version does, too.
+    fn fit_files(&mut self) {
+        let (duration_us, start) = (self.duration_us(), self.start_in(vtt::MPEG_TIMESCALE));
+        for track in self.tracks.iter_mut().filter(|t| t.index.info.media == Media::WebVtt) {
+            vtt::fit(&mut track.index.segments, duration_us.div_ceil(1000));
+            if start != 0 {
+                track.version.push_str(&format!("-{start:x}"));
+            }
+        }
+    }
+
+    /// Iterates over the tracks in MP4.
+    fn timed(&self) -> impl Iterator<Item = &NamedTrack> {
+        self.tracks.iter().filter(|t| t.index.info.media != Media::WebVtt)
     }
 
     /// Returns the reason for each track that was left out.
@@ -197,7 +217,7 @@ impl OnDemand {
     /// microseconds.
     pub fn duration_us(&self) -> u64 {
         let start = micros(self.start.0, self.start.1);
-        let ends = self.tracks.iter().map(|t| micros(t.end(), t.index.info.timescale));
+        let ends = self.timed().map(|t| micros(t.end(), t.index.info.timescale));
         ends.max().unwrap_or(0).saturating_sub(start)
     }
 
@@ -207,7 +227,7 @@ impl OnDemand {
         let longest = |t: &NamedTrack| {
             micros_up(t.segments().map(|s| s.duration).max().unwrap_or(0), t.index.info.timescale)
         };
-        self.tracks.iter().map(longest).max().unwrap_or(0)
+        self.timed().map(longest).max().unwrap_or(0)
     }
 }
 

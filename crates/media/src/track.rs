@@ -45,6 +45,8 @@ pub enum Media {
     },
     /// Subtitles in fMP4 (wvtt, stpp).
     Text,
+    /// A WebVTT file.
+    WebVtt,
 }
 
 /// Defaults for sample values missing in a fragment.
@@ -94,7 +96,7 @@ pub struct TrackIndex {
 }
 
 /// File name extensions of track files.
-pub const TRACK_EXTENSIONS: [&str; 7] = ["mp4", "m4v", "m4a", "m4s", "cmfv", "cmfa", "cmft"];
+pub const TRACK_EXTENSIONS: [&str; 8] = ["mp4", "m4v", "m4a", "m4s", "cmfv", "cmfa", "cmft", "vtt"];
 
 /// Returns whether a file is treated as a track: its name is not hidden and has one of
 /// [`TRACK_EXTENSIONS`], in upper or lower case.
@@ -106,7 +108,7 @@ pub fn is_track_file(name: &str) -> bool {
 
 /// Message for an operator whose directory contains no track.
 pub const TRACK_EXTENSIONS_HELP: &str =
-    "a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa or .cmft";
+    "a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa, .cmft or .vtt";
 
 #[cfg(test)]
 mod tests {

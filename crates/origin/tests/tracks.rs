@@ -152,3 +152,57 @@ async fn encrypted_tracks_are_served_with_their_key_identifier() {
     assert_ne!(frames("v:0", "ffffffffffffffffffffffffffffffff").await, "h264,100");
     origin.stop().await;
 }
+
+/// ffprobe reads every cue of a WebVTT file from both manifests, at the times in the file, even if
+/// the film begins later than 0.
+#[tokio::test(flavor = "multi_thread")]
+async fn webvtt_file_is_served_in_both_forms() {
+    let (media, a) = empty();
+    let video =
+        format!("-f lavfi -i testsrc2=size=128x72:rate=5 -t 75 -vf setpts=PTS+10/TB {}", support::VIDEO);
+    ffmpeg(&format!("{video} -movflags +frag_discont -f mp4 -movflags +cmaf"), file(&a, "video"));
+    let text = "WEBVTT\n\n00:01.000 --> 00:02.000\nOne\n\n00:29.500 --> 00:30.500\nTwo\n\n\
+                01:01.000 --> 01:02.000\nThree\n";
+    std::fs::write(a.join("film.de.forced.vtt"), text).unwrap();
+    let origin = start(media);
+    let master = origin.text("/vod/a/master.m3u8").await;
+    let subtitles = "NAME=\"de (forced subtitle)\",LANGUAGE=\"de\",DEFAULT=NO,AUTOSELECT=YES,FORCED=YES";
+    assert!(master.contains(subtitles), "{master}");
+    let playlist = origin.text("/vod/a/film-de-forced/media.m3u8").await;
+    let segments: Vec<&str> = playlist.lines().filter(|line| line.ends_with(".vtt")).collect();
+    assert_eq!(segments.len(), 3, "{playlist}");
+    let mut shown = Vec::new();
+    for segment in &segments {
+        let answer = origin.get(&format!("/vod/a/film-de-forced/{segment}")).await;
+        assert_eq!(answer.field("content-type"), "text/vtt; charset=utf-8");
+        assert!(answer.field("cache-control").contains("immutable"));
+        let text = answer.text();
+        assert!(text.contains("X-TIMESTAMP-MAP=MPEGTS:900000,LOCAL:00:00:00.000"), "{text}");
+        shown.push(["One", "Two", "Three"].map(|cue| text.contains(cue)));
+    }
+    assert_eq!(shown, [[true, true, false], [false, true, false], [false, false, true]]);
+    let mpd = dash_mpd_core::parse(&origin.text("/vod/a/manifest.mpd").await).unwrap();
+    let set = &mpd.periods[0].adaptations[1];
+    assert_eq!((set.mimeType.as_deref(), set.lang.as_deref()), (Some("text/vtt"), Some("de")));
+    let url = format!("/vod/a/{}", set.representations[0].BaseURL[0].base);
+    assert_eq!(origin.text(&url).await, text.trim_end());
+    let part = origin.request("GET", &url, &[("range", "bytes=0-5")]).await;
+    assert_eq!(part.text(), "WEBVTT");
+    let cues = ffprobe("-show_entries packet=pts_time -of csv=p=0", &origin.url(&url)).await;
+    assert_eq!(cues.split_whitespace().collect::<Vec<_>>(), ["1.000000", "29.500000", "61.000000"]);
+    assert_eq!(origin.get("/vod/a/video/0.vtt").await.status, 404);
+    assert_eq!(origin.get("/vod/a/film-de-forced/1.vtt").await.status, 404);
+    origin.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invalid_webvtt_file_is_left_out() {
+    let (media, a) = empty();
+    make_video(&a.join("video.mp4"), "128x72", 4.0);
+    std::fs::write(a.join("broken.vtt"), "1\n00:00:01,000 --> 00:00:02,000\nSubRip\n").unwrap();
+    let origin = start(media);
+    let catalog = origin.text("/catalog.json").await;
+    assert!(catalog.contains("a/broken.vtt: offset 0: WebVTT: must begin with WEBVTT"), "{catalog}");
+    assert!(!origin.text("/vod/a/master.m3u8").await.contains("SUBTITLES"));
+    origin.stop().await;
+}

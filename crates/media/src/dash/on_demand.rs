@@ -1,10 +1,13 @@
 //! MPD of an on-demand presentation, which uses SegmentTemplate with SegmentTimeline and `$Time$`.
 
 use super::{
-    Duration, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_mpd, begin_representation, begin_set, write_descriptors,
-    write_role,
+    Duration, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_mpd, begin_representation, begin_set, is_file,
+    write_descriptors, write_role,
 };
 use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switching_sets};
+
+/// Name of a whole WebVTT file in URLs.
+const FILE_NAME: &str = "subtitles.vtt";
 
 /// Writes the static MPD of a presentation. URLs are relative to the MPD: `TRACK/VERSION/init.mp4`
 /// and `TRACK/VERSION/TIME.m4s`. Each Representation has a BaseURL because each track has its own
@@ -39,15 +42,17 @@ fn write_set(
     write_descriptors(xml, set, renditions);
     write_role(xml, set, renditions);
     let tracks = presentation.tracks();
+    let is_file = is_file(set, renditions);
     let shared = shares_timeline(tracks, set);
-    if shared {
+    if shared && !is_file {
         write_template(xml, presentation, &tracks[set.members[0]]);
     }
     for &member in &set.members {
         begin_representation(xml, set, renditions, member);
         let NamedTrack { name, version, .. } = &tracks[member];
-        xml.leaf("BaseURL", format_args!("{name}/{version}/"));
-        if !shared {
+        let file = if is_file { FILE_NAME } else { "" };
+        xml.leaf("BaseURL", format_args!("{name}/{version}/{file}"));
+        if !shared && !is_file {
             write_template(xml, presentation, &tracks[member]);
         }
         xml.end();

@@ -10,10 +10,11 @@ use super::{INDEPENDENT, VERSION, key};
 use crate::presentation::live::{Epoch, Live, LiveSegment, LiveTrack};
 use crate::presentation::utc::Utc;
 use crate::presentation::{NamedTrack, micros};
+use crate::track::Media;
 use std::fmt::Write;
 
 /// Writes the media playlist of an on-demand track. Its URIs are `VERSION/init.mp4` and
-/// `VERSION/TIME.m4s`.
+/// `VERSION/TIME.m4s` or, for a WebVTT file, `VERSION/TIME.vtt`.
 pub fn on_demand(track: &NamedTrack) -> String {
     let timescale = track.index.info.timescale;
     let lengths: Vec<(u64, u64)> =
@@ -22,13 +23,17 @@ pub fn on_demand(track: &NamedTrack) -> String {
     let mut out = head(target);
     let version = &track.version;
     out.push_str("#EXT-X-MEDIA-SEQUENCE:0\n#EXT-X-PLAYLIST-TYPE:VOD\n");
-    let _ = writeln!(out, "#EXT-X-MAP:URI=\"{version}/init.mp4\"");
+    let is_file = track.index.info.media == Media::WebVtt;
+    if !is_file {
+        let _ = writeln!(out, "#EXT-X-MAP:URI=\"{version}/init.mp4\"");
+    }
     // The key follows EXT-X-MAP, because the CMAF header is not encrypted.
     if let Some(protection) = &track.index.info.properties.protection {
         key::write(&mut out, key::KEY, protection);
     }
     for (time, length) in lengths {
-        write_segment(&mut out, length, format_args!("{version}/{time}"));
+        let extension = if is_file { "vtt" } else { "m4s" };
+        write_segment(&mut out, length, format_args!("{version}/{time}.{extension}"));
     }
     out.push_str("#EXT-X-ENDLIST\n");
     out
@@ -59,7 +64,7 @@ pub fn live(live: &Live, track: &str, depth_us: u64) -> Option<String> {
         write_segment(
             &mut out,
             length_us(segment.time, segment.duration, timescale),
-            format_args!("{}", segment.number),
+            format_args!("{}.m4s", segment.number),
         );
     }
     Some(out)
@@ -105,7 +110,7 @@ fn head(target: u64) -> String {
 
 fn write_segment(out: &mut String, length_us: u64, name: std::fmt::Arguments<'_>) {
     let (seconds, us) = (length_us / 1_000_000, length_us % 1_000_000);
-    let _ = writeln!(out, "#EXTINF:{seconds}.{us:06},\n{name}.m4s");
+    let _ = writeln!(out, "#EXTINF:{seconds}.{us:06},\n{name}");
 }
 
 fn length_us(time: u64, duration: u64, timescale: u32) -> u64 {

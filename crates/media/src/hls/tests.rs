@@ -324,6 +324,65 @@ fn captions_in_the_video_form_a_group() {
     );
 }
 
+/// Returns a film of 65 s that begins at 10 s, with a WebVTT file.
+fn with_file() -> OnDemand {
+    let mut tracks = vec![video("v", 180, &[25_600; 33])];
+    tracks[0].index.segments.iter_mut().for_each(|s| s.time += 128_000);
+    let file = b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello\n";
+    let index = crate::vtt::index(file, Some(String::from("en"))).unwrap();
+    let (name, version, file) = ("film-en", "v2", "film.en.sdh.vtt");
+    tracks.push(NamedTrack { name: name.into(), version: version.into(), file: file.into(), index });
+    OnDemand::new(tracks).unwrap()
+}
+
+#[test]
+fn webvtt_file_has_a_playlist() {
+    let presentation = with_file();
+    check(
+        &media::on_demand(presentation.track("film-en").unwrap()),
+        expect![[r#"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-TARGETDURATION:30
+        #EXT-X-MEDIA-SEQUENCE:0
+        #EXT-X-PLAYLIST-TYPE:VOD
+        #EXTINF:30.000000,
+        v2-dbba0/0.vtt
+        #EXTINF:30.000000,
+        v2-dbba0/30000.vtt
+        #EXTINF:6.000000,
+        v2-dbba0/60000.vtt
+        #EXT-X-ENDLIST
+    "#]],
+    );
+    check(
+        &multivariant(&presentation.renditions()),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subtitles",NAME="en (caption)",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,CHARACTERISTICS="public.accessibility.transcribes-spoken-dialog,public.accessibility.describes-music-and-sound",URI="film-en/media.m3u8"
+        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f",RESOLUTION=320x180,FRAME-RATE=25.000,SUBTITLES="subtitles",CLOSED-CAPTIONS=NONE
+        v/media.m3u8
+    "##]],
+    );
+    let mpd = crate::dash::on_demand(&presentation);
+    let set = &mpd[mpd.find("<AdaptationSet id=\"1\"").unwrap()..];
+    expect![[r#"
+        <AdaptationSet id="1" lang="en" contentType="text" mimeType="text/vtt">
+              <Accessibility schemeIdUri="urn:tva:metadata:cs:AudioPurposeCS:2007" value="2"/>
+              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="caption"/>
+              <Representation id="film-en" bandwidth="8">
+                <BaseURL>film-en/v2-dbba0/subtitles.vtt</BaseURL>
+              </Representation>
+            </AdaptationSet>
+          </Period>
+        </MPD>
+    "#]]
+    .assert_eq(set);
+    dash_mpd_core::parse(&mpd).unwrap();
+}
+
 #[test]
 fn subtitles_form_a_group() {
     let tracks = vec![video("v", 180, &[25_600]), track("s", "wvtt", Media::Text, 1000, &[2000])];

@@ -42,7 +42,7 @@ impl Rule {
     pub(crate) fn of(media: &Media) -> Self {
         match media {
             Media::Video { .. } => Self::Elapsed,
-            Media::Audio { .. } | Media::Text => Self::Grid,
+            Media::Audio { .. } | Media::Text | Media::WebVtt => Self::Grid,
         }
     }
 }

@@ -16,7 +16,7 @@ impl Kind {
         match info.media {
             Media::Video { .. } => Kind::Video,
             Media::Audio { .. } => Kind::Audio,
-            Media::Text => Kind::Text,
+            Media::Text | Media::WebVtt => Kind::Text,
         }
     }
 }
@@ -114,6 +114,6 @@ fn codec_family(codec: &str) -> &str {
 fn channels(info: &TrackInfo) -> u32 {
     match info.media {
         Media::Audio { channels, .. } => channels,
-        Media::Video { .. } | Media::Text => 0,
+        Media::Video { .. } | Media::Text | Media::WebVtt => 0,
     }
 }
