@@ -92,11 +92,21 @@ fn is_file(set: &SwitchingSet, renditions: &[Rendition<'_>]) -> bool {
     renditions[set.members[0]].info.media == Media::WebVtt
 }
 
-/// Writes the descriptors that come first in an AdaptationSet.
-fn write_descriptors(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>]) {
+/// Writes the descriptors that come first in an AdaptationSet. `main_id` is the AdaptationSet for
+/// which the set is trick play (DASH-IF IOP §3.2.9).
+fn write_descriptors(
+    xml: &mut Xml,
+    set: &SwitchingSet,
+    renditions: &[Rendition<'_>],
+    main_id: Option<usize>,
+) {
     write_channels(xml, set, renditions);
     if shares_protection(set, renditions) {
         write_protection(xml, &renditions[set.members[0]]);
+    }
+    if let Some(main_id) = main_id {
+        let scheme = "http://dashif.org/guidelines/trickmode";
+        xml.begin("EssentialProperty").attr("schemeIdUri", scheme).attr("value", main_id).end();
     }
     write_colour(xml, set, renditions);
     write_audio_objects(xml, set, renditions);

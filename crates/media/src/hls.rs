@@ -9,6 +9,7 @@
 //! CR and LF.
 
 mod group;
+pub mod iframes;
 mod key;
 pub mod media;
 
@@ -55,7 +56,8 @@ fn write(renditions: &[Rendition<'_>], independent: &str) -> String {
     }
     let names = group::names(renditions, &text);
     group::write(&mut out, renditions, (Type::Subtitles, SUBTITLES), &text, &names, &defaults);
-    let variants = variants(renditions, &sets, &audio);
+    let video = video_sets(renditions, &sets);
+    let variants = variants(&video, &audio);
     let of = |test: fn(&Properties) -> bool| variants.iter().any(|v| test(&renditions[v.0].info.properties));
     let common = Common {
         text: &text,
@@ -70,6 +72,8 @@ fn write(renditions: &[Rendition<'_>], independent: &str) -> String {
         let group = group.filter(|_| !groups.is_empty());
         write_variant(&mut out, renditions, variant, group, &common);
     }
+    let range = |rendition: &Rendition<'_>| common.has_high_range.then(|| video_range(rendition.info));
+    iframes::write(&mut out, renditions, &video, range);
     out
 }
 
@@ -94,23 +98,23 @@ struct Common<'a> {
     has_high_range: bool,
 }
 
-/// Returns the variants: every video track paired with every audio group or, without video, every
-/// audio track of the first language. A video track with a purpose of its own, such as one with an
-/// interpreter, is no variant, because players would switch to it when the bandwidth changes.
-fn variants<'a>(
-    renditions: &[Rendition<'_>],
-    sets: &'a [SwitchingSet],
-    audio: &'a [Group],
-) -> Vec<(usize, Option<&'a Group>)> {
-    let mut variants = Vec::new();
+/// Returns the sets of video whose members are variants. A video track with a purpose of its own,
+/// such as one with an interpreter, is no variant, because players would switch to it when the
+/// bandwidth changes.
+fn video_sets<'a>(renditions: &[Rendition<'_>], sets: &'a [SwitchingSet]) -> Vec<&'a SwitchingSet> {
     let is_plain = |set: &&SwitchingSet| choice_purposes(renditions[set.members[0]].info).is_empty();
-    let video = of_kind(sets, Kind::Video).filter(|set| set.is_default || is_plain(set));
-    let video: Vec<usize> = video.flat_map(|set| set.members.clone()).collect();
+    of_kind(sets, Kind::Video).filter(|set| set.is_default || is_plain(set)).collect()
+}
+
+/// Returns the variants: every video track paired with every audio group or, without video, every
+/// audio track of the first language.
+fn variants<'a>(video: &[&SwitchingSet], audio: &'a [Group]) -> Vec<(usize, Option<&'a Group>)> {
+    let mut variants = Vec::new();
     if video.is_empty() {
         variants.extend(audio.iter().map(|group| (group.members[0], Some(group))));
         return variants;
     }
-    for member in video {
+    for &member in video.iter().flat_map(|set| &set.members) {
         match audio {
             [] => variants.push((member, None)),
             groups => variants.extend(groups.iter().map(|group| (member, Some(group)))),

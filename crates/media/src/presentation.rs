@@ -27,7 +27,7 @@ use align::Aligned;
 pub use align::Misaligned;
 pub use rate::Bitrate;
 pub use role::Role;
-pub use sets::{SwitchingSet, switching_sets};
+pub use sets::{SwitchingSet, switching_sets, trick_play_sets};
 pub use warning::Warning;
 
 /// A track file, with its name in URLs.
@@ -85,6 +85,29 @@ impl NamedTrack {
         shown.get(at).map(|s| self.place(s)).filter(|placed| placed.time == time)
     }
 
+    /// Returns the shown segments of a video track, each with the number of bytes up to the end of
+    /// its first frame, a sync sample; `None` if that is unknown. Without sizes from the index, a
+    /// segment must be a single frame.
+    pub fn key_frames(&self) -> Option<Vec<(Placed, u64)>> {
+        let TrackIndex { segments, key_sizes, .. } = &self.index;
+        if key_sizes.len() == segments.len() {
+            let sizes = &key_sizes[segments.len() - self.shown().len()..];
+            return Some(self.segments().zip(sizes.iter().map(|&size| u64::from(size))).collect());
+        }
+        let (num, den) = self.index.frame_rate.filter(|_| self.index.all_sync)?;
+        let timescale = u64::from(self.index.info.timescale);
+        let is_frame = |s: &Segment| s.duration * u64::from(num) <= timescale * u64::from(den);
+        let frames = || self.segments().map(|placed| (placed, placed.segment.size));
+        segments.iter().all(is_frame).then(|| frames().collect())
+    }
+
+    /// Returns the bitrates of the key frames, if [known](NamedTrack::key_frames).
+    fn key_frame_bitrate(&self) -> Option<Bitrate> {
+        let frames = self.key_frames()?;
+        let sizes: Vec<(u64, u64)> = frames.iter().map(|(placed, size)| (*size, placed.duration)).collect();
+        Some(rate::measure_sizes(&sizes, self.index.info.timescale))
+    }
+
     /// Returns the presentation time of the first sample, in the track's timescale.
     fn start(&self) -> u64 {
         self.segments().next().map_or(0, |s| s.time)
@@ -103,6 +126,7 @@ impl NamedTrack {
             info: &self.index.info,
             frame_rate: self.index.frame_rate,
             bitrate: rate::measure(&self.index.segments, self.index.info.timescale),
+            key_frames: self.key_frame_bitrate(),
         }
     }
 }
@@ -120,6 +144,8 @@ pub struct Rendition<'a> {
     pub frame_rate: Option<(u32, u32)>,
     /// Bitrates measured from the segments.
     pub bitrate: Bitrate,
+    /// Bitrates of the key frames alone, if the track has an I-frame playlist.
+    pub key_frames: Option<Bitrate>,
 }
 
 /// A complete presentation whose tracks align.

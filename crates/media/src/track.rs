@@ -93,6 +93,9 @@ pub struct TrackIndex {
     pub all_sync: bool,
     /// All segments in order, contiguous except for boxes between segments (sidx, mfra).
     pub segments: Vec<Segment>,
+    /// Bytes from the start of each segment to the end of its first sample, for a video track whose
+    /// segments all begin with a sync sample of known size. Otherwise empty.
+    pub key_sizes: Vec<u32>,
 }
 
 /// File name extensions of track files.

@@ -86,6 +86,7 @@ pub fn index(file: &[u8], language: Option<String>) -> Result<TrackIndex> {
         has_base_data_offset: false,
         all_sync: true,
         delay: 0,
+        key_sizes: Vec::new(),
         segments: ranges.iter().enumerate().map(segment).collect(),
     })
 }

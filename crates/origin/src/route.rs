@@ -31,6 +31,8 @@ pub(crate) enum Item {
     Mpd,
     /// `TRACK/media.m3u8`
     MediaPlaylist { track: String },
+    /// `TRACK/iframes.m3u8`
+    IFramePlaylist { track: String },
     /// `TRACK/init.mp4` (on demand) or `TRACK/init-NUMBER.mp4` (live)
     Header { track: String, number: Option<u64> },
     /// `TRACK/NAME.m4s`: NAME is the time (on demand) or the number (live).
@@ -98,6 +100,9 @@ fn item(rest: &[&str]) -> Result<Item, RouteError> {
     if file == "media.m3u8" {
         return Ok(Item::MediaPlaylist { track });
     }
+    if file == "iframes.m3u8" {
+        return Ok(Item::IFramePlaylist { track });
+    }
     if file == "init.mp4" {
         return Ok(Item::Header { track, number: None });
     }
@@ -138,6 +143,7 @@ mod tests {
             "/vod/a/v/init.mp4",
             "/vod/a/v/1f/init.mp4",
             "/vod/a/v/1f/0.m4s",
+            "/vod/a/v/iframes.m3u8",
             "/vod/a/v/1f/subtitles.vtt",
             "/vod/a/v/30000.vtt",
             "/live/c/manifest.mpd",
@@ -178,6 +184,7 @@ mod tests {
             /vod/a/v/init.mp4 → Ok(Vod { name: "a", version: None, what: Header { track: "v", number: None } })
             /vod/a/v/1f/init.mp4 → Ok(Vod { name: "a", version: Some("1f"), what: Header { track: "v", number: None } })
             /vod/a/v/1f/0.m4s → Ok(Vod { name: "a", version: Some("1f"), what: Segment { track: "v", name: 0 } })
+            /vod/a/v/iframes.m3u8 → Ok(Vod { name: "a", version: None, what: IFramePlaylist { track: "v" } })
             /vod/a/v/1f/subtitles.vtt → Ok(Vod { name: "a", version: Some("1f"), what: WebVtt { track: "v", time: None } })
             /vod/a/v/30000.vtt → Ok(Vod { name: "a", version: None, what: WebVtt { track: "v", time: Some(30000) } })
             /live/c/manifest.mpd → Ok(Live { channel: "c", what: Mpd })

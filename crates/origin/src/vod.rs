@@ -67,6 +67,13 @@ pub(crate) async fn respond(
             Some((track, _)) => manifest(request, HLS, hls::media::on_demand(track)),
             None => no_track(name, &track),
         },
+        Item::IFramePlaylist { track } => match presentation.track(&track) {
+            Some((named, _)) => match hls::iframes::on_demand(named) {
+                Some(playlist) => manifest(request, HLS, playlist),
+                None => not_found(format_args!("the key frames of {name}/{track} are not known")),
+            },
+            None => no_track(name, &track),
+        },
         Item::Header { ref track, .. } | Item::Segment { ref track, .. } | Item::WebVtt { ref track, .. }
             if version.is_some_and(|v| presentation.track(track).is_some_and(|(t, _)| t.version != v)) =>
         {

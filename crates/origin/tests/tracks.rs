@@ -206,3 +206,49 @@ async fn invalid_webvtt_file_is_left_out() {
     assert!(!origin.text("/vod/a/master.m3u8").await.contains("SUBTITLES"));
     origin.stop().await;
 }
+
+/// Each byte range of an I-frame playlist is one frame that a player can decode.
+#[tokio::test(flavor = "multi_thread")]
+async fn i_frame_playlists_name_single_frames() {
+    let (media, a) = empty();
+    make_video(&a.join("video.mp4"), "128x72", 7.0);
+    let origin = start(media);
+    let master = origin.text("/vod/a/master.m3u8").await;
+    assert!(master.contains("#EXT-X-I-FRAME-STREAM-INF") && master.contains("URI=\"video/iframes.m3u8\""));
+    let playlist = origin.text("/vod/a/video/iframes.m3u8").await;
+    let header = origin.get("/vod/a/video/init.mp4").await.content;
+    let lines: Vec<&str> = playlist.lines().collect();
+    let mut frames = Vec::new();
+    for pair in lines.windows(2) {
+        let Some(range) = pair[0].strip_prefix("#EXT-X-BYTERANGE:") else { continue };
+        let size: u64 = range.strip_suffix("@0").unwrap().parse().unwrap();
+        let range = format!("bytes=0-{}", size - 1);
+        let part = origin.request("GET", &format!("/vod/a/video/{}", pair[1]), &[("range", &range)]).await;
+        assert_eq!(part.status, 206);
+        let file = a.with_file_name(format!("{}.mp4", frames.len()));
+        std::fs::write(&file, [&header[..], &part.content].concat()).unwrap();
+        frames.push(ffprobe("-show_entries frame=pict_type -of csv=p=0", file.to_str().unwrap()).await);
+    }
+    let frames: Vec<&str> = frames.iter().map(|lines| lines.trim().trim_end_matches(',')).collect();
+    assert_eq!(frames, ["I"; 4], "{playlist}");
+    origin.stop().await;
+}
+
+/// A track for fast forward is neither in the ladder nor lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn trick_play_track_is_offered_to_both() {
+    let (media, a) = empty();
+    make_video(&a.join("video.mp4"), "128x72", 6.0);
+    let slow =
+        "-f lavfi -i testsrc2=size=128x72:rate=1 -t 6 -c:v libx264 -preset ultrafast -g 1 -pix_fmt yuv420p";
+    ffmpeg(&format!("{slow} {TRACK}"), file(&a, "fast-forward"));
+    let origin = start(media);
+    let master = origin.text("/vod/a/master.m3u8").await;
+    assert_eq!(master.matches("iframes.m3u8").count(), 1, "{master}");
+    assert!(master.contains("URI=\"fast-forward/iframes.m3u8\""), "{master}");
+    let mpd = dash_mpd_core::parse(&origin.text("/vod/a/manifest.mpd").await).unwrap();
+    let set = &mpd.periods[0].adaptations[1];
+    assert_eq!(set.essential_property[0].schemeIdUri, "http://dashif.org/guidelines/trickmode");
+    assert_eq!(set.maxPlayoutRate, Some(25.0));
+    origin.stop().await;
+}

@@ -93,7 +93,7 @@ fn write_set(
     let times = Times::new(epoch, renditions[set.members[0]].info.timescale);
     let independent = set.members.iter().all(|&m| epoch.tracks[m].segments.iter().all(|s| s.sync));
     begin_set(xml, id, set, renditions, independent);
-    write_descriptors(xml, set, renditions);
+    write_descriptors(xml, set, renditions, None);
     write_producer_reference_time(xml, live, epoch, &times, id, set);
     // Every audio chunk is a random access point; for video, only the first chunk of a segment is.
     let resync = if set.kind == Kind::Video { 0 } else { 1 };

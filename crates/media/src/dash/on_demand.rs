@@ -4,7 +4,8 @@ use super::{
     Duration, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_mpd, begin_representation, begin_set, is_file,
     write_descriptors, write_role,
 };
-use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switching_sets};
+use crate::presentation::sets::same_codec_family;
+use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switching_sets, trick_play_sets};
 
 /// Name of a whole WebVTT file in URLs.
 const FILE_NAME: &str = "subtitles.vtt";
@@ -24,23 +25,46 @@ pub fn on_demand(presentation: &OnDemand) -> String {
         .attr("minBufferTime", Duration(segment_us_max));
     xml.begin("Period").attr("id", 0).attr("start", Duration(0));
     let sets = switching_sets(&renditions);
+    let trick_play = trick_play_sets(&renditions);
     for (id, set) in sets.iter().enumerate() {
-        write_set(&mut xml, presentation, &renditions, id, set);
+        begin_set(&mut xml, id, set, &renditions, true);
+        write_descriptors(&mut xml, set, &renditions, None);
+        write_role(&mut xml, set, &renditions);
+        write_members(&mut xml, presentation, &renditions, set);
+    }
+    for (i, set) in trick_play.iter().enumerate() {
+        write_trick_play(&mut xml, presentation, &renditions, sets.len() + i, set, &sets);
     }
     xml.end().end();
     xml.finish()
 }
 
-fn write_set(
+/// Writes a set of trick-play tracks for the video set with the same codec or, without one, for the
+/// first.
+fn write_trick_play(
     xml: &mut Xml,
     presentation: &OnDemand,
     renditions: &[Rendition<'_>],
     id: usize,
     set: &SwitchingSet,
+    sets: &[SwitchingSet],
 ) {
+    let of = |set: &SwitchingSet| &renditions[set.members[0]];
+    let same = |main: &SwitchingSet| main.kind == set.kind && same_codec_family(of(main).info, of(set).info);
+    let main_id = sets.iter().position(same).unwrap_or(0);
     begin_set(xml, id, set, renditions, true);
-    write_descriptors(xml, set, renditions);
-    write_role(xml, set, renditions);
+    if let Some(((num, den), (slow_num, slow_den))) = of(&sets[main_id]).frame_rate.zip(of(set).frame_rate) {
+        // At this playback rate, the set has as many frames per second as the main one.
+        let rate = u64::from(num) * u64::from(slow_den) / (u64::from(den) * u64::from(slow_num)).max(1);
+        xml.attr("maxPlayoutRate", rate.max(1));
+    }
+    xml.attr("codingDependency", "false");
+    write_descriptors(xml, set, renditions, Some(main_id));
+    write_members(xml, presentation, renditions, set);
+}
+
+/// Writes the Representations of a set, and closes it.
+fn write_members(xml: &mut Xml, presentation: &OnDemand, renditions: &[Rendition<'_>], set: &SwitchingSet) {
     let tracks = presentation.tracks();
     let is_file = is_file(set, renditions);
     let shared = shares_timeline(tracks, set);

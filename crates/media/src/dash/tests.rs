@@ -362,6 +362,67 @@ fn encryption_is_written() {
     );
 }
 
+/// Returns a film with a trick-play track of one frame per second.
+pub(crate) fn with_trick_play() -> Vec<NamedTrack> {
+    let mut slow = video("slow", 180, &[12_800; 6]);
+    (slow.index.frame_rate, slow.index.all_sync) = (Some((1, 1)), true);
+    [ladder(), vec![slow]].concat()
+}
+
+#[test]
+fn trick_play_is_a_set_of_its_own() {
+    let mpd = super::on_demand(&OnDemand::new(with_trick_play()).unwrap());
+    check(
+        &mpd,
+        expect![[r#"
+        <?xml version="1.0" encoding="UTF-8"?>
+        <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" profiles="urn:mpeg:dash:profile:isoff-live:2011,urn:mpeg:dash:profile:cmaf:2019" type="static" mediaPresentationDuration="PT6S" maxSegmentDuration="PT2.005334S" minBufferTime="PT2.005334S">
+          <Period id="0" start="PT0S">
+            <AdaptationSet id="0" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2">
+              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+              <SegmentTemplate timescale="12800" media="$Time$.m4s" initialization="init.mp4">
+                <SegmentTimeline>
+                  <S t="0" d="25600" r="2"/>
+                </SegmentTimeline>
+              </SegmentTemplate>
+              <Representation id="video_360" bandwidth="8000" width="640" height="360" sar="1:1" frameRate="25" codecs="avc1.64001f">
+                <BaseURL>video_360/v1/</BaseURL>
+              </Representation>
+              <Representation id="video_180" bandwidth="8000" width="320" height="180" sar="1:1" frameRate="25" codecs="avc1.64001f">
+                <BaseURL>video_180/v1/</BaseURL>
+              </Representation>
+            </AdaptationSet>
+            <AdaptationSet id="1" lang="en" contentType="audio" segmentAlignment="true" mimeType="audio/mp4" startWithSAP="1">
+              <AudioChannelConfiguration schemeIdUri="urn:mpeg:mpegB:cicp:ChannelConfiguration" value="2"/>
+              <Role schemeIdUri="urn:mpeg:dash:role:2011" value="main"/>
+              <SegmentTemplate timescale="48000" media="$Time$.m4s" initialization="init.mp4">
+                <SegmentTimeline>
+                  <S t="0" d="95232" r="1"/>
+                  <S d="96256"/>
+                  <S d="1024"/>
+                </SegmentTimeline>
+              </SegmentTemplate>
+              <Representation id="audio" bandwidth="8000" audioSamplingRate="48000" codecs="mp4a.40.2">
+                <BaseURL>audio/v1/</BaseURL>
+              </Representation>
+            </AdaptationSet>
+            <AdaptationSet id="2" contentType="video" segmentAlignment="true" mimeType="video/mp4" startWithSAP="2" maxPlayoutRate="25" codingDependency="false">
+              <EssentialProperty schemeIdUri="http://dashif.org/guidelines/trickmode" value="0"/>
+              <SegmentTemplate timescale="12800" media="$Time$.m4s" initialization="init.mp4">
+                <SegmentTimeline>
+                  <S t="0" d="12800" r="5"/>
+                </SegmentTimeline>
+              </SegmentTemplate>
+              <Representation id="slow" bandwidth="8000" width="320" height="180" sar="1:1" frameRate="1" codecs="avc1.64001f">
+                <BaseURL>slow/v1/</BaseURL>
+              </Representation>
+            </AdaptationSet>
+          </Period>
+        </MPD>
+    "#]],
+    );
+}
+
 #[test]
 fn different_timescales_get_separate_timelines() {
     let video_90k =

@@ -19,18 +19,14 @@ pub fn on_demand(track: &NamedTrack) -> String {
     let timescale = track.index.info.timescale;
     let lengths: Vec<(u64, u64)> =
         track.segments().map(|s| (s.time, length_us(s.time, s.duration, timescale))).collect();
-    let target = lengths.iter().map(|l| (l.1 + 500_000) / 1_000_000).max().unwrap_or(0).max(1);
-    let mut out = head(target);
+    let mut out = head(lengths.iter().map(|l| l.1).max().unwrap_or(0));
     let version = &track.version;
     out.push_str("#EXT-X-MEDIA-SEQUENCE:0\n#EXT-X-PLAYLIST-TYPE:VOD\n");
     let is_file = track.index.info.media == Media::WebVtt;
     if !is_file {
         let _ = writeln!(out, "#EXT-X-MAP:URI=\"{version}/init.mp4\"");
     }
-    // The key follows EXT-X-MAP, because the CMAF header is not encrypted.
-    if let Some(protection) = &track.index.info.properties.protection {
-        key::write(&mut out, key::KEY, protection);
-    }
+    write_keys(&mut out, track);
     for (time, length) in lengths {
         let extension = if is_file { "vtt" } else { "m4s" };
         write_segment(&mut out, length, format_args!("{version}/{time}.{extension}"));
@@ -46,7 +42,7 @@ pub fn on_demand(track: &NamedTrack) -> String {
 /// duration of the longest playlist that listed it (§6.2.2).
 pub fn live(live: &Live, track: &str, depth_us: u64) -> Option<String> {
     let listed = listed(live, track, depth_us)?;
-    let mut out = head(live.target_duration_s);
+    let mut out = head(live.target_duration_s * 1_000_000);
     if listed.iter().all(|(_, segment)| segment.sync) {
         out.push_str(INDEPENDENT);
     }
@@ -104,7 +100,9 @@ fn write_epoch(out: &mut String, last: Option<&Epoch>, epoch: &Epoch, track: &st
     }
 }
 
-fn head(target: u64) -> String {
+/// Writes the tags at the start of every media playlist whose longest segment has this length.
+pub(super) fn head(longest_us: u64) -> String {
+    let target = ((longest_us + 500_000) / 1_000_000).max(1);
     format!("#EXTM3U\n#EXT-X-VERSION:{VERSION}\n#EXT-X-TARGETDURATION:{target}\n")
 }
 
@@ -113,6 +111,14 @@ fn write_segment(out: &mut String, length_us: u64, name: std::fmt::Arguments<'_>
     let _ = writeln!(out, "#EXTINF:{seconds}.{us:06},\n{name}");
 }
 
-fn length_us(time: u64, duration: u64, timescale: u32) -> u64 {
+/// Writes the keys of an encrypted track, after EXT-X-MAP, because the CMAF header is not encrypted.
+pub(super) fn write_keys(out: &mut String, track: &NamedTrack) {
+    if let Some(protection) = &track.index.info.properties.protection {
+        key::write(out, key::KEY, protection);
+    }
+}
+
+/// Returns the length of a segment as the difference of two rounded positions.
+pub(super) fn length_us(time: u64, duration: u64, timescale: u32) -> u64 {
     micros(time + duration, timescale) - micros(time, timescale)
 }

@@ -324,6 +324,85 @@ fn captions_in_the_video_form_a_group() {
     );
 }
 
+#[test]
+fn trick_play_track_has_an_i_frame_playlist() {
+    let presentation = OnDemand::new(crate::dash::tests::with_trick_play()).unwrap();
+    let playlist = multivariant(&presentation.renditions());
+    let lines: Vec<&str> = playlist.lines().filter(|line| line.contains("slow")).collect();
+    expect![[r##"#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f",RESOLUTION=320x180,URI="slow/iframes.m3u8""##]].assert_eq(&lines.join("\n"));
+    check(
+        &iframes::on_demand(presentation.track("slow").unwrap()).unwrap(),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-TARGETDURATION:1
+        #EXT-X-MEDIA-SEQUENCE:0
+        #EXT-X-PLAYLIST-TYPE:VOD
+        #EXT-X-I-FRAMES-ONLY
+        #EXT-X-MAP:URI="v1/init.mp4"
+        #EXTINF:1.000000,
+        #EXT-X-BYTERANGE:1000@0
+        v1/0.m4s
+        #EXTINF:1.000000,
+        #EXT-X-BYTERANGE:1000@0
+        v1/12800.m4s
+        #EXTINF:1.000000,
+        #EXT-X-BYTERANGE:1000@0
+        v1/25600.m4s
+        #EXTINF:1.000000,
+        #EXT-X-BYTERANGE:1000@0
+        v1/38400.m4s
+        #EXTINF:1.000000,
+        #EXT-X-BYTERANGE:1000@0
+        v1/51200.m4s
+        #EXTINF:1.000000,
+        #EXT-X-BYTERANGE:1000@0
+        v1/64000.m4s
+        #EXT-X-ENDLIST
+    "##]],
+    );
+    assert_eq!(iframes::on_demand(presentation.track("video_180").unwrap()), None, "sizes are unknown");
+}
+
+#[test]
+fn ladder_has_i_frame_playlists_if_key_frames_are_known() {
+    let mut tracks = ladder();
+    tracks[2].index.key_sizes = vec![500, 400, 300];
+    // The edit list skips the first segment.
+    tracks[2].index.info.edit_media_time = 25_600;
+    let presentation = OnDemand::new(vec![tracks.remove(2)]).unwrap();
+    check(
+        &multivariant(&presentation.renditions()),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-INDEPENDENT-SEGMENTS
+        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f",RESOLUTION=320x180,FRAME-RATE=25.000,CLOSED-CAPTIONS=NONE
+        video_180/media.m3u8
+        #EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=1600,AVERAGE-BANDWIDTH=1400,CODECS="avc1.64001f",RESOLUTION=320x180,URI="video_180/iframes.m3u8"
+    "##]],
+    );
+    check(
+        &iframes::on_demand(&presentation.tracks()[0]).unwrap(),
+        expect![[r##"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-TARGETDURATION:2
+        #EXT-X-MEDIA-SEQUENCE:0
+        #EXT-X-PLAYLIST-TYPE:VOD
+        #EXT-X-I-FRAMES-ONLY
+        #EXT-X-MAP:URI="v1/init.mp4"
+        #EXTINF:2.000000,
+        #EXT-X-BYTERANGE:400@0
+        v1/0.m4s
+        #EXTINF:2.000000,
+        #EXT-X-BYTERANGE:300@0
+        v1/25600.m4s
+        #EXT-X-ENDLIST
+    "##]],
+    );
+}
+
 /// Returns a film of 65 s that begins at 10 s, with a WebVTT file.
 fn with_file() -> OnDemand {
     let mut tracks = vec![video("v", 180, &[25_600; 33])];

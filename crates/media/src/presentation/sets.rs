@@ -38,9 +38,27 @@ pub struct SwitchingSet {
 /// first, and sets with a special purpose last; otherwise, they are in order of first appearance. Trick-play tracks are in no set, because players do not switch to them
 /// for normal playback.
 pub fn switching_sets(renditions: &[Rendition<'_>]) -> Vec<SwitchingSet> {
+    let mut sets = sets_of(renditions, Role::Main);
+    for kind in [Kind::Video, Kind::Audio, Kind::Text] {
+        let Some(default) = default_of(renditions, &sets, kind) else { continue };
+        for set in sets.iter_mut().filter(|set| set.kind == kind) {
+            set.is_default = same_choice(renditions[set.members[0]].info, default);
+        }
+    }
+    let is_special = |set: &SwitchingSet| !choice_purposes(renditions[set.members[0]].info).is_empty();
+    sets.sort_by_key(|set| (set.kind, !set.is_default, is_special(set)));
+    sets
+}
+
+/// Groups the trick-play tracks into sets, as [`switching_sets`] does with the others.
+pub fn trick_play_sets(renditions: &[Rendition<'_>]) -> Vec<SwitchingSet> {
+    sets_of(renditions, Role::TrickPlay)
+}
+
+/// Groups the renditions with a role, in order of first appearance.
+fn sets_of(renditions: &[Rendition<'_>], role: Role) -> Vec<SwitchingSet> {
     let mut sets: Vec<SwitchingSet> = Vec::new();
-    let main = renditions.iter().enumerate().filter(|(_, r)| r.role == Role::Main);
-    for (i, rendition) in main {
+    for (i, rendition) in renditions.iter().enumerate().filter(|(_, r)| r.role == role) {
         let same = |set: &&mut SwitchingSet| switchable(renditions[set.members[0]].info, rendition.info);
         match sets.iter_mut().find(same) {
             Some(set) => set.members.push(i),
@@ -53,15 +71,12 @@ pub fn switching_sets(renditions: &[Rendition<'_>]) -> Vec<SwitchingSet> {
     for set in &mut sets {
         set.members.sort_by_key(|&i| renditions[i].bitrate.peak);
     }
-    for kind in [Kind::Video, Kind::Audio, Kind::Text] {
-        let Some(default) = default_of(renditions, &sets, kind) else { continue };
-        for set in sets.iter_mut().filter(|set| set.kind == kind) {
-            set.is_default = same_choice(renditions[set.members[0]].info, default);
-        }
-    }
-    let is_special = |set: &SwitchingSet| !choice_purposes(renditions[set.members[0]].info).is_empty();
-    sets.sort_by_key(|set| (set.kind, !set.is_default, is_special(set)));
     sets
+}
+
+/// Returns whether two tracks have codecs of one family.
+pub(crate) fn same_codec_family(a: &TrackInfo, b: &TrackInfo) -> bool {
+    codec_family(&a.codec) == codec_family(&b.codec)
 }
 
 /// Returns a track of the sets of a kind that players select by default.
@@ -92,7 +107,7 @@ pub(crate) fn choice_purposes(info: &TrackInfo) -> Vec<Purpose> {
 /// Returns whether a player may switch between two tracks.
 pub(super) fn switchable(a: &TrackInfo, b: &TrackInfo) -> bool {
     Kind::of(a) == Kind::of(b)
-        && codec_family(&a.codec) == codec_family(&b.codec)
+        && same_codec_family(a, b)
         && same_choice(a, b)
         && channels(a) == channels(b)
         && a.properties.dynamic_range() == b.properties.dynamic_range()
