@@ -42,14 +42,14 @@ pub fn multivariant_live(epoch: &Epoch) -> String {
 
 fn write(renditions: &[Rendition<'_>], independent: &str) -> String {
     let sets = switching_sets(renditions);
-    let audio = group::audio(renditions, &sets);
+    let (audio, choices) = group::audio(renditions, &sets);
     let text: Vec<usize> = of_kind(&sets, Kind::Text).flat_map(|s| s.members.clone()).collect();
     let mut out = format!("#EXTM3U\n#EXT-X-VERSION:{VERSION}\n{independent}");
     let has_video = of_kind(&sets, Kind::Video).next().is_some();
     // Audio-only content in one language needs no group: the variants are the renditions.
     let groups: &[Group] = if has_video || audio.iter().any(|g| g.members.len() > 1) { &audio } else { &[] };
     let defaults: Vec<usize> = sets.iter().filter(|s| s.is_default).flat_map(|s| s.members.clone()).collect();
-    let names = groups.first().map(|g| group::names(renditions, &g.members)).unwrap_or_default();
+    let names = group::names(renditions, &choices);
     for group in groups {
         let members = &group.members;
         group::write(&mut out, renditions, (Type::Audio, &group.id), members, &names, &defaults);

@@ -1,8 +1,8 @@
 //! EXT-X-MEDIA groups of the multivariant playlist: which renditions a viewer can choose.
 //!
-//! A *choice* is what a viewer selects in a player's menu, such as a language
-//! or a commentary. **Invariant:** all
-//! groups of a type offer the same choices in the same order, under the same names (§4.4.6.1.1).
+//! A *choice* is what a viewer selects in a player's menu, such as a language or a commentary.
+//! **Invariant:** all groups of a type offer the same choices in the same order, under the same names
+//! (§4.4.6.1.1), except for choices that would make a group unplayable where only AAC is supported.
 
 use super::{Attributes, of_kind};
 use crate::presentation::sets::{choice_purposes, same_choice};
@@ -25,15 +25,15 @@ pub(super) struct Group {
 
 /// Builds the audio groups: one for each codec and number of channels and, if a choice has several
 /// bitrates, one for each bitrate rank. If a group lacks a choice, it gets the rendition of another
-/// group.
-pub(super) fn audio(renditions: &[Rendition<'_>], sets: &[SwitchingSet]) -> Vec<Group> {
+/// group. Also returns a rendition for each choice.
+pub(super) fn audio(renditions: &[Rendition<'_>], sets: &[SwitchingSet]) -> (Vec<Group>, Vec<usize>) {
     let mut groups: Vec<Group> = Vec::new();
-    let mut choices: Vec<&TrackInfo> = Vec::new();
+    let mut choices: Vec<usize> = Vec::new();
     for set in of_kind(sets, Kind::Audio) {
         for (rank, &member) in set.members.iter().rev().enumerate() {
             let info = renditions[member].info;
-            if !choices.iter().any(|choice| same_choice(choice, info)) {
-                choices.push(info);
+            if !choices.iter().any(|&choice| same_choice(renditions[choice].info, info)) {
+                choices.push(member);
             }
             let id = group_id(info, rank);
             match groups.iter_mut().find(|g| g.id == id) {
@@ -43,14 +43,16 @@ pub(super) fn audio(renditions: &[Rendition<'_>], sets: &[SwitchingSet]) -> Vec<
         }
     }
     let complete = |group: &Group| {
-        let members = choices.iter().filter_map(|choice| member(renditions, &groups, group, choice));
+        let of = |&choice: &usize| member(renditions, &groups, group, renditions[choice].info);
+        let members = choices.iter().filter_map(of);
         Group { id: group.id.clone(), rank: group.rank, members: members.collect() }
     };
-    groups.iter().map(complete).collect()
+    (groups.iter().map(complete).collect(), choices)
 }
 
 /// Returns the group's own rendition for a choice or, without one, that of another group, if
-/// possible of the same bitrate rank.
+/// possible of the same bitrate rank. Groups of AAC get only AAC: players drop variants with a codec
+/// that they do not support, and many support no other.
 fn member(
     renditions: &[Rendition<'_>],
     groups: &[Group],
@@ -58,8 +60,12 @@ fn member(
     choice: &TrackInfo,
 ) -> Option<usize> {
     let of = |g: &Group| g.members.iter().copied().find(|&m| same_choice(renditions[m].info, choice));
+    let is_aac = |member: usize| renditions[member].info.codec.starts_with("mp4a");
+    let only_aac = group.members.iter().any(|&member| is_aac(member));
     let others = groups.iter().filter_map(|g| Some((g.rank != group.rank, of(g)?)));
-    of(group).or_else(|| others.min_by_key(|(differs, _)| *differs).map(|(_, member)| member))
+    let mut others = others.filter(|(_, member)| !only_aac || is_aac(*member)).collect::<Vec<_>>();
+    others.sort_by_key(|(differs, member)| (*differs, !is_aac(*member)));
+    of(group).or_else(|| others.first().map(|(_, member)| *member))
 }
 
 /// Returns a GROUP-ID such as `audio-mp4a.40.2-2ch`, or `…-1` for the second-best bitrate.
@@ -77,18 +83,23 @@ pub(super) enum Type {
     Subtitles,
 }
 
-/// Writes the EXT-X-MEDIA tags of a group. `names` are the names of its choices, and `defaults` are
-/// the renditions that players select by default.
+/// Writes the EXT-X-MEDIA tags of a group. `names` are the names of the choices, each with a
+/// rendition, and `defaults` are the renditions that players select by default.
 pub(super) fn write(
     out: &mut String,
     renditions: &[Rendition<'_>],
     (kind, id): (Type, &str),
     members: &[usize],
-    names: &[String],
+    names: &[(usize, String)],
     defaults: &[usize],
 ) {
     let default = members.iter().position(|member| defaults.contains(member));
-    for (i, (&member, name)) in members.iter().zip(names).enumerate() {
+    for (i, &member) in members.iter().enumerate() {
+        let is_named = |(named, _): &&(usize, String)| {
+            *named == member
+                || kind == Type::Audio && same_choice(renditions[*named].info, renditions[member].info)
+        };
+        let name = names.iter().find(is_named).map_or(renditions[member].name, |(_, name)| name);
         let Rendition { name: track, info, .. } = renditions[member];
         let purposes = &info.properties.purposes;
         let is_default = default == Some(i);
@@ -138,10 +149,10 @@ fn channel_description(channels: u32, objects: Option<u8>) -> String {
 /// Returns names for a player's menu: the language and the purposes if no other member has the same,
 /// and otherwise the track's name. A name that another member already has gets a number, because
 /// names are unique in a group (§4.4.6.1).
-pub(super) fn names(renditions: &[Rendition<'_>], members: &[usize]) -> Vec<String> {
+pub(super) fn names(renditions: &[Rendition<'_>], members: &[usize]) -> Vec<(usize, String)> {
     let info = |member: usize| renditions[member].info;
     let is_unique = |a: usize| members.iter().filter(|&&b| same_choice(info(a), info(b))).count() == 1;
-    let mut names: Vec<String> = Vec::new();
+    let mut names: Vec<(usize, String)> = Vec::new();
     for &member in members {
         let language = language(info(member)).filter(|_| is_unique(member));
         let purposes = choice_purposes(info(member)).into_iter().map(|p| p.role().replace('-', " "));
@@ -153,7 +164,9 @@ pub(super) fn names(renditions: &[Rendition<'_>], members: &[usize]) -> Vec<Stri
         };
         let numbered = (2..).map(|number| format!("{label} {number}"));
         let mut candidates = std::iter::once(label.clone()).chain(numbered);
-        names.extend(candidates.find(|candidate| !names.contains(candidate)));
+        let is_free = |candidate: &String| !names.iter().any(|(_, name)| name == candidate);
+        let name = candidates.find(is_free);
+        names.extend(name.map(|name| (member, name)));
     }
     names
 }

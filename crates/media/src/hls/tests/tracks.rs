@@ -36,6 +36,17 @@ fn groups_are_completed_with_the_languages_of_others() {
     );
 }
 
+/// If AC-3 were in the group of AAC, browsers without AC-3 would drop every variant.
+#[test]
+fn group_of_aac_has_no_other_codec() {
+    let tracks = vec![video("v", 180, &[25_600]), surround("en", "en"), audio("de", Some("de"), &[96_000])];
+    let playlist = multivariant_of(tracks);
+    let codecs: Vec<&str> =
+        playlist.split("CODECS=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(codecs, ["avc1.64001f,ac-3,mp4a.40.2", "avc1.64001f,mp4a.40.2"]);
+    assert!(playlist.contains("GROUP-ID=\"audio-mp4a.40.2-2ch\",NAME=\"de\""), "{playlist}");
+}
+
 #[test]
 fn names_in_a_group_are_unique() {
     let text = |name: &str, language: Option<&str>| {
