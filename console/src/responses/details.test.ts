@@ -22,6 +22,7 @@ const SEGMENT = {
   goodput_bytes_per_s: 1_250_000,
   testable_bytes_per_s: 5_000_000,
   reached_hd: true,
+  rwnd_limited_us: null,
   is_source_limited: false,
   cache: "hit",
   detail: "memory",
