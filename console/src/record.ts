@@ -146,8 +146,9 @@ export interface Delivery {
    */
   acked_us?: number;
   /**
-   * Time during which the response had unacknowledged bytes. For a response that waited for
-   * content, the connection's busy time as counted by the kernel.
+   * Time during which the response had unacknowledged bytes and room in the client's receive
+   * window. For a response that waited for content, the connection's busy time as counted by
+   * the kernel, less `rwnd_limited_us`.
    */
   busy_us?: number;
   /**
@@ -159,6 +160,11 @@ export interface Delivery {
   reached_hd?: boolean;
   /** Whether the response waited for content, from a backend or a live source. */
   source_limited?: boolean;
+  /**
+   * Time during which the client's receive window held the response back, because the client
+   * read slowly; not part of `busy_us`. Absent if zero or unknown, and in older records.
+   */
+  rwnd_limited_us?: number;
 }
 
 /**
@@ -592,8 +598,9 @@ export interface ResponseRow {
    */
   acked_us: number | null;
   /**
-   * Time during which the response had unacknowledged bytes. For a response that waited for
-   * content, the connection's busy time as counted by the kernel.
+   * Time during which the response had unacknowledged bytes and room in the client's receive
+   * window. For a response that waited for content, the connection's busy time as counted by
+   * the kernel, less `rwnd_limited_us`.
    */
   busy_us: number | null;
   /**
@@ -605,6 +612,11 @@ export interface ResponseRow {
   reached_hd: boolean | null;
   /** Whether the response waited for content, from a backend or a live source. */
   is_source_limited: boolean | null;
+  /**
+   * Time during which the client's receive window held the response back, because the client
+   * read slowly; not part of `busy_us`. Absent if zero or unknown, and in older records.
+   */
+  rwnd_limited_us: number | null;
   /** Lines logged by the policy, each preceded by its tag. */
   lines: string | null;
 }

@@ -53,10 +53,11 @@ CREATE TABLE IF NOT EXISTS responses
     restarts UInt32 CODEC(T64, ZSTD(1)) COMMENT 'Number of times the policy restarted the request, keeping its `xid`',
     acked_bytes Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Content bytes that the client\'s kernel acknowledged',
     acked_us Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Time from the last byte of the request to the acknowledgement of the last byte of the response; absent if the response is censored: cut, or not acknowledged to its end before the connection closed',
-    busy_us Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Time during which the response had unacknowledged bytes. For a response that waited for content, the connection\'s busy time as counted by the kernel',
+    busy_us Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Time during which the response had unacknowledged bytes and room in the client\'s receive window. For a response that waited for content, the connection\'s busy time as counted by the kernel, less `rwnd_limited_us`',
     testable_bytes_per_s Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'The highest rate that the response could have shown, given its size, the congestion window at its start, and the minimum round-trip time; absent if one is unknown',
     reached_hd Nullable(Bool) CODEC(ZSTD(1)) COMMENT 'Whether the response reached 2.5 Mbit/s; absent if that rate was not testable',
     is_source_limited Nullable(Bool) CODEC(ZSTD(1)) COMMENT 'Whether the response waited for content, from a backend or a live source',
+    rwnd_limited_us Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Time during which the client\'s receive window held the response back, because the client read slowly; not part of `busy_us`. Absent if zero or unknown, and in older records',
     lines Nullable(String) CODEC(ZSTD(1)) COMMENT 'Lines logged by the policy, each preceded by its tag'
 )
 ENGINE = MergeTree

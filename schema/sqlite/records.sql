@@ -170,10 +170,11 @@ CREATE TABLE responses (
     restarts INTEGER NOT NULL,                   -- Number of times the policy restarted the request, keeping its `xid`
     acked_bytes INTEGER,                         -- Content bytes that the client's kernel acknowledged
     acked_us INTEGER,                            -- Time from the last byte of the request to the acknowledgement of the last byte of the response; absent if the response is censored: cut, or not acknowledged to its end before the connection closed
-    busy_us INTEGER,                             -- Time during which the response had unacknowledged bytes. For a response that waited for content, the connection's busy time as counted by the kernel
+    busy_us INTEGER,                             -- Time during which the response had unacknowledged bytes and room in the client's receive window. For a response that waited for content, the connection's busy time as counted by the kernel, less `rwnd_limited_us`
     testable_bytes_per_s INTEGER,                -- The highest rate that the response could have shown, given its size, the congestion window at its start, and the minimum round-trip time; absent if one is unknown
     reached_hd INTEGER,                          -- Whether the response reached 2.5 Mbit/s; absent if that rate was not testable
     is_source_limited INTEGER,                   -- Whether the response waited for content, from a backend or a live source
+    rwnd_limited_us INTEGER,                     -- Time during which the client's receive window held the response back, because the client read slowly; not part of `busy_us`. Absent if zero or unknown, and in older records
     lines TEXT                                   -- Lines logged by the policy, each preceded by its tag
 ) STRICT;
 CREATE INDEX responses_time ON responses (time);

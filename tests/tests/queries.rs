@@ -85,6 +85,17 @@ fn socket(client: std::net::SocketAddr, time_unix_us: u64, random: &mut Random) 
 
 fn response(client: std::net::SocketAddr, time_unix_us: u64, random: &mut Random) -> ResponseRecord {
     let ttfb_us = 500 + random.below(20_000);
+    let has_reached_hd = random.below(3) > 0;
+    let delivery = Delivery {
+        reached_hd: random.maybe(has_reached_hd),
+        ..Delivery::complete(90_000 + random.below(100_000), 90_000 + random.below(20_000))
+    };
+    let min_rtt_us = random.below_u32(50_000);
+    let tcp = TcpState {
+        congestion_control: "bbr".to_owned(),
+        min_rtt_us: random.maybe(min_rtt_us),
+        ..TcpState::default()
+    };
     ResponseRecord {
         host: "media.example".into(),
         path: "/a".into(),
@@ -92,10 +103,10 @@ fn response(client: std::net::SocketAddr, time_unix_us: u64, random: &mut Random
         bytes: 90_000 + random.below(100_000),
         ttfb_us: random.maybe(ttfb_us),
         written_us: 90_000 + random.below(20_000),
-        delivery: Some(Delivery::complete(90_000 + random.below(100_000), 90_000 + random.below(20_000))),
+        delivery: Some(delivery),
         protocol: Protocol::ALL[0],
         cut: random.maybe(Cut::ALL[0]),
-        tcp: None::<TcpState>,
+        tcp: random.maybe(tcp),
         ..ResponseRecord::new(time_unix_us, client)
     }
 }

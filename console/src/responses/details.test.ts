@@ -22,6 +22,7 @@ const SEGMENT = {
   goodput_bytes_per_s: 1_250_000,
   testable_bytes_per_s: 5_000_000,
   reached_hd: true,
+  rwnd_limited_us: 12_000,
   is_source_limited: false,
   cache: "hit",
   detail: "memory",
@@ -81,6 +82,7 @@ it("shows every field once, with its unit and full precision", () => {
       acknowledged after: 1.01 s (1009000 µs)
       acknowledged: 1.20 MiB (1258600 B)
       busy time: 1.01 s (1006880 µs)
+      held back by the client: 12.0 ms (12000 µs)
       goodput: 10.0 Mbit/s (1250000 B/s)
       highest testable rate: 40.0 Mbit/s (5000000 B/s)
       reached 2.5 Mbit/s: yes

@@ -26,6 +26,7 @@ const FIELDS: Partial<Record<Key, Field>> = {
   busy_us: ["busy time", ({ busy_us }) => time(busy_us)],
   testable_bytes_per_s: ["highest testable rate", (response) => rate(response.testable_bytes_per_s)],
   reached_hd: ["reached 2.5 Mbit/s", ({ reached_hd }) => yesNo(reached_hd)],
+  rwnd_limited_us: ["held back by the client", ({ rwnd_limited_us }) => time(rwnd_limited_us)],
   is_source_limited: ["waited for content", ({ is_source_limited }) => yesNo(is_source_limited)],
   goodput_bytes_per_s: ["goodput", (response) => rate(response.goodput_bytes_per_s)],
   cut: ["cut", ({ cut }) => cut?.replaceAll("_", " ") ?? null],
@@ -66,7 +67,7 @@ const FIELDS: Partial<Record<Key, Field>> = {
 /** Fields by group, in display order. */
 const GROUPS: readonly (readonly [string, readonly Key[]])[] = [
   ["Request", ["time_us", "method", "request_host", "path", "client", "prefix", "asn", "region"]],
-  ["Response", ["protocol", "status", "bytes", "ttfb_us", "written_us", "acked_us", "acked_bytes", "busy_us", "goodput_bytes_per_s", "testable_bytes_per_s", "reached_hd", "is_source_limited", "cut", "cache", "detail", "backend"]],
+  ["Response", ["protocol", "status", "bytes", "ttfb_us", "written_us", "acked_us", "acked_bytes", "busy_us", "rwnd_limited_us", "goodput_bytes_per_s", "testable_bytes_per_s", "reached_hd", "is_source_limited", "cut", "cache", "detail", "backend"]],
   [
     "Connection at the end",
     ["congestion_control", "congestion_control_start", "decider", "rtt_us", "min_rtt_us", "snd_cwnd", "delivery_rate_bytes_per_s", "pacing_rate_bytes_per_s", "retransmits", "lost"],

@@ -120,8 +120,9 @@ message! {
         /// response; absent if the response is censored: cut, or not acknowledged to its end
         /// before the connection closed.
         pub acked_us: Option<u64> = 2;
-        /// Time during which the response had unacknowledged bytes. For a response that waited for
-        /// content, the connection's busy time as counted by the kernel.
+        /// Time during which the response had unacknowledged bytes and room in the client's receive
+        /// window. For a response that waited for content, the connection's busy time as counted by
+        /// the kernel, less `rwnd_limited_us`.
         pub busy_us: Option<u64> = 3;
         /// The highest rate that the response could have shown, given its size, the congestion
         /// window at its start, and the minimum round-trip time; absent if one is unknown.
@@ -130,6 +131,9 @@ message! {
         pub reached_hd: Option<bool> = 5;
         /// Whether the response waited for content, from a backend or a live source.
         pub is_source_limited: bool = 6, json("source_limited"), sparse;
+        /// Time during which the client's receive window held the response back, because the client
+        /// read slowly; not part of `busy_us`. Absent if zero or unknown, and in older records.
+        pub rwnd_limited_us: Option<u64> = 7;
     }
 }
 
@@ -233,9 +237,14 @@ impl Delivery {
         Some(u64::try_from(per_s).unwrap_or(u64::MAX))
     }
 
-    /// Minimum busy time that yields a rate, in microseconds.
+    /// Minimum busy time that yields a rate, in microseconds. Where the kernel's counters are a part
+    /// of it, they must be precise enough, or a small part.
     fn busy_us_min(&self) -> u64 {
-        if self.is_source_limited { KERNEL_BUSY_US_MIN } else { 1 }
+        match self.rwnd_limited_us {
+            _ if self.is_source_limited => KERNEL_BUSY_US_MIN,
+            Some(limited_us) => limited_us.clamp(1, KERNEL_BUSY_US_MIN),
+            None => 1,
+        }
     }
 }
 

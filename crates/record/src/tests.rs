@@ -43,6 +43,7 @@ fn sample() -> ResponseRecord {
             testable_bytes_per_s: Some(120_000_000),
             reached_hd: Some(true),
             is_source_limited: false,
+            rwnd_limited_us: Some(4_000),
         }),
         ..ResponseRecord::new(1_795_215_600_123_456, "127.0.0.1:50000".parse().unwrap())
     }
@@ -124,31 +125,31 @@ fn records_are_formatted_as_json_lines() {
     check(
         sample(),
         expect![[
-            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true}}"#
+            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true,"rwnd_limited_us":4000}}"#
         ]],
     );
     check(
         steered(),
         expect![[
-            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"policy","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"lines":[{"tag":"VCL_Log","text":"tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0"},{"tag":"VCL_Error","text":"a\u001b[31m\nb"}],"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true}}"#
+            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"policy","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"lines":[{"tag":"VCL_Log","text":"tcpi: snd_mss=1448 rcv_mss=536 lost=0 retrans=0"},{"tag":"VCL_Error","text":"a\u001b[31m\nb"}],"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true,"rwnd_limited_us":4000}}"#
         ]],
     );
     check(
         held_out(),
         expect![[
-            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"steered":{"bundle":42,"rule":"203.0.113.0/24","holdout":true,"experiment":"live-bbr","arm":"as-is","refused":"bbr3 is not there"},"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true}}"#
+            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"hit","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"cubic","decider":"default","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"steered":{"bundle":42,"rule":"203.0.113.0/24","holdout":true,"experiment":"live-bbr","arm":"as-is","refused":"bbr3 is not there"},"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true,"rwnd_limited_us":4000}}"#
         ]],
     );
     check(
         starved(),
         expect![[
-            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"hit","protocol":"HTTP/1.1","complete":true,"cmcd":{"sid":"6e2fb550-c457","st":"l","br_kbps":3200,"bl_ms":0,"mtp_kbps":1400,"bs":true},"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true}}"#
+            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"hit","protocol":"HTTP/1.1","complete":true,"cmcd":{"sid":"6e2fb550-c457","st":"l","br_kbps":3200,"bl_ms":0,"mtp_kbps":1400,"bs":true},"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true,"rwnd_limited_us":4000}}"#
         ]],
     );
     check(
         passed(),
         expect![[
-            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"pass","detail":"hit-for-miss","backend":"east","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"bbr","decider":"policy","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"xid":7,"restarts":1,"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true}}"#
+            r#"{"v":2,"time":"2026-11-20T23:00:00.123Z","client":"127.0.0.1:50000","method":"GET","host":"127.0.0.1:8080","path":"/vod/sample/v0/1.m4s?a=%20","status":200,"bytes":1258291,"ttfb_us":850,"written_us":1900,"goodput_bytes_per_s":62930000,"cache":"pass","detail":"hit-for-miss","backend":"east","protocol":"HTTP/1.1","complete":true,"tcp":{"congestion_control":"bbr","congestion_control_start":"bbr","decider":"policy","rtt_us":120,"min_rtt_us":80,"snd_cwnd":10,"delivery_rate_bytes_per_s":12345678,"retransmits":2,"lost":1,"pacing_rate_bytes_per_s":99000000},"xid":7,"restarts":1,"delivery":{"acked_bytes":1258600,"acked_us":20850,"busy_us":20000,"testable_bytes_per_s":120000000,"reached_hd":true,"rwnd_limited_us":4000}}"#
         ]],
     );
     check(
@@ -297,12 +298,22 @@ fn goodput_is_acknowledged_bytes_per_second_of_busy_time() {
     assert_eq!(goodput(None), None);
     assert_eq!(goodput(Some(Delivery { busy_us: None, ..delivery.clone() })), None);
     assert_eq!(goodput(Some(Delivery { busy_us: Some(0), ..delivery.clone() })), None);
-    let most = Delivery { acked_bytes: u64::MAX, busy_us: Some(1), ..delivery.clone() };
+    let most =
+        Delivery { acked_bytes: u64::MAX, busy_us: Some(1), rwnd_limited_us: None, ..delivery.clone() };
     assert_eq!(goodput(Some(most)), Some(u64::MAX));
     // The kernel's own busy time has ticks of milliseconds.
     let live = |busy_us| Delivery { is_source_limited: true, busy_us: Some(busy_us), ..delivery.clone() };
     assert_eq!(goodput(Some(live(39_999))), None);
     assert_eq!(goodput(Some(live(40_000))), Some(31_465_000));
+    // So has the time limited by the receive window.
+    let paused = |busy_us, limited_us| Delivery {
+        busy_us: Some(busy_us),
+        rwnd_limited_us: Some(limited_us),
+        ..delivery.clone()
+    };
+    assert_eq!(goodput(Some(paused(20_000, 20_001))), None);
+    assert_eq!(goodput(Some(paused(20_000, 20_000))), Some(62_930_000));
+    assert_eq!(goodput(Some(paused(40_000, 2_000_000))), Some(31_465_000));
 }
 
 #[test]

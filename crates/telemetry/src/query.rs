@@ -1,5 +1,6 @@
-//! Predefined queries over the aggregates. `schema/queries` contains one version of each query per
-//! database. Both versions return the same columns with the same meaning.
+//! Predefined queries over the aggregates, and of `hd_ratio` over the responses themselves.
+//! `schema/queries` contains one version of each query per database. Both versions return the same
+//! columns with the same meaning.
 
 use std::path::Path;
 
@@ -71,9 +72,10 @@ macro_rules! query {
 }
 
 /// All queries.
-pub const QUERIES: [Query; 5] = [
+pub const QUERIES: [Query; 6] = [
     query!("delivery_rate", "percentiles of sockets' delivery rate, in bytes/s"),
     query!("goodput", "percentiles of responses' goodput, in bytes/s"),
+    query!("hd_ratio", "share of responses that reached 2.5 Mbit/s, and round-trip times"),
     query!("ttfb", "percentiles of TTFB for each five-minute window, in µs"),
     query!("slowest_prefixes", "the client networks with the lowest delivery rate"),
     query!("losses", "number of lost records, by host and stage"),

@@ -36,8 +36,12 @@ The SQL of each query is in `schema/queries/NAME.sqlite.sql` and `NAME.clickhous
 ";
 
 const TAIL: &str = "
-`losses` counts the losses noticed within the time range. The other queries include each five-minute window that starts
-within the time range. The newest window is still incomplete.
+`losses` counts the losses noticed within the time range, and `hd_ratio` the responses requested within it. The other
+queries include each five-minute window that starts within the time range. The newest window is still incomplete.
+
+`hd_ratio` reads the responses themselves, so it reaches back as far as records are kept. Its share, the HDratio, is
+that of Schlinker et al., *Internet Performance from Facebook's Edge* (IMC 2019). Compare networks with at least 30
+testable responses.
 
 `samples` counts records, not connections. With the default period of 10 s, a connection that lasts one minute has six
 records, plus one when it closes. Percentiles are [accurate to 1 %](../explanation/telemetry.md#aggregates).
@@ -59,6 +63,10 @@ fn meaning(column: &str) -> &str {
         "window" => "start of the window, in Unix seconds",
         "samples" => "number of socket records",
         "responses" => "number of responses",
+        "testable" => "number of responses that could have shown 2.5 Mbit/s",
+        "reached" => "how many of them reached it",
+        "hd_ratio" => "`reached` divided by `testable`",
+        "p50_min_rtt_us" => "median of the minimum round-trip time, in µs",
         "bytes" => "total content bytes of these responses",
         "p5" => "5th percentile, in bytes/s",
         "p10" => "10th percentile, in bytes/s",

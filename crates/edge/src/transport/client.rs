@@ -51,14 +51,15 @@ impl Client {
         self.deliveries().as_ref().is_some_and(|deliveries| deliveries.are_waiting())
     }
 
-    /// Whether the delivery of the next response is to be measured.
-    pub(crate) fn is_delivery_due(&self) -> bool {
-        self.deliveries().as_mut().is_none_or(|deliveries| deliveries.is_due())
+    /// Whether the delivery of the next response is to be measured, which starts at the position
+    /// `written`.
+    pub(crate) fn is_delivery_due(&self, written: u64) -> bool {
+        self.deliveries().as_mut().is_none_or(|deliveries| deliveries.is_due(written))
     }
 
-    /// Whether the congestion window must be read at the start of the next response.
-    pub(crate) fn needs_window(&self) -> bool {
-        self.deliveries().as_ref().is_none_or(|deliveries| deliveries.needs_window())
+    /// Whether the path's state must be read at the start of the next response.
+    pub(crate) fn needs_path_state(&self) -> bool {
+        self.deliveries().as_ref().is_none_or(|deliveries| deliveries.needs_path_state())
     }
 
     /// Returns the rates of the newest response whose delivery was measured.

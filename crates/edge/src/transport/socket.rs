@@ -9,15 +9,19 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::BufMut;
-use thalweg_tcp::acks;
+use thalweg_tcp::{TcpInfo, acks};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+
+/// Maximum content bytes of a packet whose acknowledgement a client may delay: a jumbo frame.
+/// Loopback has larger ones.
+const PACKET_BYTES_MAX: usize = 9_000;
 
 /// A client's socket.
 #[derive(Debug)]
@@ -26,6 +30,9 @@ pub(crate) struct Socket {
     state: Mutex<State>,
     /// Bytes written so far.
     written: AtomicU64,
+    /// Content bytes of a full packet when timestamps were enabled; 0 before, or if larger than
+    /// [`PACKET_BYTES_MAX`].
+    packet_bytes: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -49,16 +56,38 @@ pub(crate) struct Acked {
     pub(crate) at: SystemTime,
 }
 
+/// What the kernel knew of a connection's path at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PathState {
+    /// Congestion window in bytes.
+    pub(crate) window_bytes: u64,
+    /// Time for which the client's receive window has held the connection back; `None` if the
+    /// kernel does not count it.
+    pub(crate) rwnd_limited: Option<Duration>,
+}
+
+impl PathState {
+    pub(crate) fn of(info: &TcpInfo) -> Self {
+        Self {
+            window_bytes: u64::from(info.snd_cwnd) * u64::from(info.snd_mss_bytes),
+            rwnd_limited: info.rwnd_limited_us.map(Duration::from_micros),
+        }
+    }
+}
+
 /// The bytes of a response that was written to a socket.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     /// Positions of the first byte and of the end, in bytes written to the socket.
     pub(crate) start: u64,
     pub(crate) end: u64,
+    /// Position after the last byte with a timestamp; `end` if there is none.
+    pub(crate) stamped: u64,
     /// When the first byte was written.
     pub(crate) first_byte: Instant,
-    /// Congestion window at the start, in bytes; `None` if unknown.
-    pub(crate) window_bytes: Option<u64>,
+    /// The connection at the first byte; `None` if it was as at the previous response's end, or is
+    /// unknown.
+    pub(crate) at_start: Option<PathState>,
     /// For a response that waited for content: the connection's busy time at its first byte.
     pub(crate) busy_before: Option<Duration>,
 }
@@ -71,7 +100,7 @@ impl Socket {
             collected: Vec::new(),
             was_registered_again: false,
         };
-        Self { state: Mutex::new(state), written: AtomicU64::new(0) }
+        Self { state: Mutex::new(state), written: AtomicU64::new(0), packet_bytes: AtomicUsize::new(0) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -95,6 +124,11 @@ impl Socket {
     /// Returns the number of bytes written so far.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Relaxed)
+    }
+
+    /// Returns the content bytes of a full packet; 0 if unknown, or too large to matter.
+    pub(crate) fn packet_bytes(&self) -> usize {
+        self.packet_bytes.load(Relaxed)
     }
 
     /// Reads into `buffer` once it can; 0 means that the client sends no more.
@@ -158,7 +192,10 @@ impl Socket {
     pub(crate) fn enable_acks(&self) -> io::Result<()> {
         let mut state = self.state();
         if state.numbered_from.is_none() {
-            acks::enable(state.stream()?.as_fd())?;
+            let fd = state.stream()?.as_fd();
+            acks::enable(fd)?;
+            let bytes = TcpInfo::read(fd)?.snd_mss_bytes as usize;
+            self.packet_bytes.store(if bytes > PACKET_BYTES_MAX { 0 } else { bytes }, Relaxed);
             state.numbered_from = Some(self.written());
         }
         Ok(())

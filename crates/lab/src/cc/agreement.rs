@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::statistics::{quantile_of_sorted, supported_quantile};
+use super::statistics::{Mean, mean_difference, quantile_of_sorted, supported_quantile};
 use super::{Cell, Report, Request, Sample};
 
 /// Maximum difference of the two times, as a share of the client's.
@@ -59,17 +59,42 @@ fn of(report: &Report, path: usize, cells: impl Iterator<Item = Cell>) -> Option
     })
 }
 
-/// Returns the largest difference of bias between two algorithms on the same path and size: the
-/// effect on log goodput that a comparison of the two would report although there is none. `None`
-/// without two measured algorithms.
-pub fn arm_bias_ln(report: &Report) -> Option<f64> {
-    let bias = |cell: &Cell| agreement(report, cell).map(|agreement| agreement.bias_ln);
-    let differences = report.plan.cells().flat_map(|cell| {
-        let others = report.plan.algorithms.iter().filter(|other| **other != cell.algorithm);
-        let others: Vec<_> = others.map(|it| Cell { algorithm: it.clone(), ..cell.clone() }).collect();
-        others.into_iter().filter_map(move |other| Some((bias(&cell)? - bias(&other)?).abs()))
-    });
-    differences.reduce(f64::max)
+/// The difference of bias between two algorithms at one size: the effect on log goodput that a
+/// comparison of the two by the edge's figures would report although there is none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArmBias {
+    /// What was requested.
+    pub request: Request,
+    /// The two algorithms.
+    pub algorithms: [String; 2],
+    /// The mean over all paths that have samples of both, in ln goodput.
+    pub ln: Mean,
+}
+
+/// Returns the bias between each two algorithms at each size. A single path has too few samples for
+/// a bias that is far smaller than their spread, so paths are pooled.
+pub fn arm_biases(report: &Report) -> Vec<ArmBias> {
+    let plan = &report.plan;
+    let lns = |path: usize, request: Request, algorithm: &String| -> Vec<f64> {
+        let cell = Cell { path, request, algorithm: algorithm.clone() };
+        report.samples_of(&cell).iter().filter_map(|sample| Some(off(sample, request.bytes)?.ln)).collect()
+    };
+    let mut biases = Vec::new();
+    for &request in &plan.requests {
+        for (at, first) in plan.algorithms.iter().enumerate() {
+            for second in &plan.algorithms[at + 1..] {
+                let pairs: Vec<_> = (0..plan.scenario.paths.len())
+                    .map(|path| (lns(path, request, first), lns(path, request, second)))
+                    .filter(|(first, second)| !first.is_empty() && !second.is_empty())
+                    .collect();
+                if !pairs.is_empty() {
+                    let algorithms = [first.clone(), second.clone()];
+                    biases.push(ArmBias { request, algorithms, ln: mean_difference(&pairs) });
+                }
+            }
+        }
+    }
+    biases
 }
 
 /// The difference of the two measurements of one sample.
@@ -156,15 +181,23 @@ mod tests {
         assert_eq!(agreement_on(&report, 1, request), None);
     }
 
+    /// On one path the edge's figures favour BBR by ln 2, on the other by nothing.
     #[test]
-    fn arm_bias_is_the_largest_difference_between_algorithms() {
+    fn bias_between_algorithms_is_pooled_over_paths() {
         let mut report = Report::new(outcomes::plan(true));
-        assert_eq!(arm_bias_ln(&report), None);
-        let cells: Vec<_> = report.plan.cells().filter(|cell| cell.path == 0).collect();
-        for cell in cells.iter().filter(|cell| cell.request == cells[0].request) {
-            let edge_ms = if cell.algorithm == "bbr" { 1000 } else { 2000 };
-            report.samples.insert(cell.clone(), vec![sample(1000, edge_ms, 1_000_000)]);
+        assert_eq!(arm_biases(&report), []);
+        let request = report.plan.requests[2];
+        for cell in report.plan.cells().filter(|cell| cell.request == request) {
+            let edge_ms = if cell.algorithm == "bbr" && cell.path == 0 { 1000 } else { 2000 };
+            let samples = [0, 20, 40].map(|more| sample(1000, edge_ms + more, request.bytes));
+            report.samples.insert(cell, samples.to_vec());
         }
-        assert!((arm_bias_ln(&report).unwrap() - 2_f64.ln()).abs() < 1e-4);
+        let biases = arm_biases(&report);
+        let found: Vec<_> = biases.iter().map(|bias| bias.algorithms.join(" ")).collect();
+        assert_eq!(found, ["bbr cubic", "bbr reno", "cubic reno"]);
+        for (bias, expected) in biases.iter().zip([2_f64.ln() / 2.0, 2_f64.ln() / 2.0, 0.0]) {
+            assert!((bias.ln.mean - expected).abs() < 0.01, "{bias:?}");
+            assert!((0.005..0.03).contains(&bias.ln.margin.unwrap()), "{bias:?}");
+        }
     }
 }

@@ -104,6 +104,25 @@ pub fn is_below(a: &[f64], b: &[f64]) -> bool {
     mean_a + t(freedom) * (part_a + part_b).sqrt() < mean_b
 }
 
+/// Returns the mean of the differences of the means of pairs of sample sets, none of which may be
+/// empty; there must be at least one pair. Its interval is Welch's, for one pair and for more.
+pub fn mean_difference(pairs: &[(Vec<f64>, Vec<f64>)]) -> Mean {
+    let weight = 1.0 / pairs.len() as f64;
+    let (mut mean, mut variance, mut squares) = (0.0, Some(0.0), 0.0);
+    for (sign, samples) in pairs.iter().flat_map(|(a, b)| [(weight, a), (-weight, b)]) {
+        let (mean_here, variance_here) = moments(samples);
+        mean += sign * mean_here;
+        let part = variance_here.map(|here| weight.powi(2) * here / samples.len() as f64);
+        squares += part.map_or(0.0, |part| part.powi(2) / (samples.len() as f64 - 1.0));
+        variance = variance.zip(part).map(|(sum, part)| sum + part);
+    }
+    let margin = variance.map(|variance| match variance {
+        0.0 => 0.0,
+        _ => t(variance.powi(2) / squares) * variance.sqrt(),
+    });
+    Mean { mean, margin }
+}
+
 /// Returns the degrees of freedom of the sum of two means' variances (Welch and Satterthwaite).
 /// Each argument is a mean's variance and its number of samples.
 fn freedom((part_a, count_a): (f64, usize), (part_b, count_b): (f64, usize)) -> f64 {
@@ -156,6 +175,20 @@ mod tests {
         assert_eq!((summary.median, summary.p90.map(f64::round), summary.p99), (49.5, Some(89.0), None));
         assert_eq!(summarise(&samples[..35]).p90, None);
         assert!(summarise(&(0..368).map(f64::from).collect::<Vec<_>>()).p99.is_some());
+    }
+
+    /// One pair is Welch's comparison: the means differ by 1.5. Two equal pairs have the same mean
+    /// and a narrower interval.
+    #[test]
+    fn mean_difference_pools_pairs() {
+        let pair = (vec![1.0, 2.0, 3.0, 4.0], vec![2.0, 4.0, 6.0]);
+        let one = mean_difference(std::slice::from_ref(&pair));
+        let (part_a, part_b) = (5.0 / 3.0 / 4.0, 4.0 / 3.0);
+        let expected = t(freedom((part_a, 4), (part_b, 3))) * (part_a + part_b).sqrt();
+        assert!((one.mean + 1.5).abs() < 1e-12 && (one.margin.unwrap() - expected).abs() < 1e-9, "{one:?}");
+        let two = mean_difference(&[pair.clone(), pair.clone()]);
+        assert!((two.mean + 1.5).abs() < 1e-12 && two.margin.unwrap() < one.margin.unwrap() / 1.4);
+        assert_eq!(mean_difference(&[pair, (vec![1.0], vec![1.0])]).margin, None);
     }
 
     #[test]

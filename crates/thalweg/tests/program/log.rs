@@ -198,7 +198,7 @@ fn log_help_explains_expressions() {
           steered.experiment steered.arm steered.refused steered.draw_period cmcd cmcd.sid cmcd.st
           cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log vcl_error vcl_acl
           timestamp fetcherror lines_lost delivery delivery.acked_bytes delivery.acked delivery.busy
-          delivery.testable delivery.reached_hd delivery.source_limited v
+          delivery.testable delivery.reached_hd delivery.source_limited delivery.rwnd_limited v
         lines are those logged by the policy and its modules; vcl_log, vcl_error, vcl_acl, timestamp and
         fetcherror are the lines with that tag. A test matches if any line matches. Case is ignored, and
         column names work too: CC == bbr.

@@ -97,12 +97,13 @@ async fn run(worker: &Arc<Worker>, client: &Client, socket: &Socket) {
         };
         // Hold the guard until the client has had time to read the response.
         let _busy = worker.busy();
-        // The evidence of a trial must not depend on how fast its responses are.
+        // A trial needs all its evidence.
         let is_evidence = client.steering().steered().is_some();
-        let measures = worker.log().is_recording() && (is_evidence || client.is_delivery_due());
+        let measures =
+            worker.log().is_recording() && (is_evidence || client.is_delivery_due(socket.written()));
         let measure = Measure {
             bytes_min: measures.then_some(worker.config().delivery_bytes_min),
-            needs_window: client.needs_window(),
+            needs_state: client.needs_path_state(),
         };
         let is_over = match read {
             Read::End => return,

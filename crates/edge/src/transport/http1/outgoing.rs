@@ -66,8 +66,8 @@ pub(super) struct Response<'c> {
 pub(super) struct Measure {
     /// Minimum size of measured responses, in bytes; `None` measures none.
     pub(super) bytes_min: Option<u64>,
-    /// Whether the congestion window at the start must be read.
-    pub(super) needs_window: bool,
+    /// Whether the path's state at the start must be read.
+    pub(super) needs_state: bool,
 }
 
 impl<'c> Response<'c> {
@@ -161,7 +161,7 @@ impl Outgoing for Response<'_> {
             Delimited::None | Delimited::Close => false,
         };
         if !self.request.is_head && self.measure.bytes_min.is_some_and(is_large) {
-            self.sender.measure(self.measure.needs_window);
+            self.sender.measure(self.measure.needs_state);
         }
     }
 

@@ -3,6 +3,10 @@
 //!
 //! A write waits only for the client to accept bytes, and at most for the stall limit, so a stalled
 //! client ties up a connection but never a thread.
+//!
+//! If the response's delivery is measured, the byte before its last full packet is stamped: a client
+//! may delay the acknowledgement of the last packet, by 40 ms on Linux. It acknowledges the packet
+//! before it as soon as the last one arrives.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -18,8 +22,7 @@ use thalweg_http::chunked::{CHUNK_END, CONTENT_END, SIZE_LINE_BYTES, encode_size
 use thalweg_tcp::{TcpInfo, acks};
 use tokio::net::TcpStream;
 
-use crate::delivery::window_bytes;
-use crate::transport::socket::{Socket, Span};
+use crate::transport::socket::{PathState, Socket, Span};
 
 /// Minimum content size for `sendfile`, in bytes. For smaller content, one `writev` together with
 /// the head costs less than a second system call.
@@ -31,9 +34,10 @@ const CORK_BYTES_MIN: usize = 64 * 1024;
 /// Maximum total size, in bytes, of head and content joined in a buffer. Compared with `writev`, a
 /// single `send` saves 4 % of the cost of a 1 KB request.
 const JOINED_BYTES_MAX: usize = 4096;
-/// Length, in bytes, of the tail of a file that is sent with a timestamp, because `sendfile` cannot
-/// request one.
+/// Bytes of a file that are sent with a timestamp, because `sendfile` cannot request one.
 const STAMPED_BYTES: usize = 1;
+/// Minimum length, in packets, of a response whose last packet is left out of the measurement.
+const PACKETS_MIN: u64 = 4;
 
 thread_local! {
     /// Buffer for joining a head and small content.
@@ -47,16 +51,29 @@ enum SendFrom<'a> {
     File(BorrowedFd<'a>, u64),
 }
 
-/// Reads the last bytes of a piece, from memory if they are there. Returns `false` if the file is
-/// truncated or cannot be read.
-fn read_tail(piece: &Piece, file: BorrowedFd<'_>, offset: u64, tail: &mut [u8; STAMPED_BYTES]) -> bool {
-    match piece.as_slice().and_then(|bytes| bytes.last_chunk()) {
-        Some(bytes) => {
-            *tail = *bytes;
-            true
-        }
-        None => rustix::io::pread(file, &mut tail[..], offset).is_ok_and(|read| read == STAMPED_BYTES),
+/// Reads the byte to stamp, which is at `at` in the piece and at `offset` in the file, from memory
+/// if it is there. Returns `None` if the file is truncated or cannot be read.
+fn read_stamped(piece: &Piece, at: usize, file: BorrowedFd<'_>, offset: u64) -> Option<[u8; STAMPED_BYTES]> {
+    if let Some(bytes) = piece.as_slice() {
+        return bytes.get(at..)?.first_chunk().copied();
     }
+    let mut byte = [0; STAMPED_BYTES];
+    rustix::io::pread(file, &mut byte[..], offset).is_ok_and(|read| read == STAMPED_BYTES).then_some(byte)
+}
+
+/// Splits consecutive slices at `at` bytes.
+fn split<const N: usize>(parts: [&[u8]; N], mut at: usize) -> ([&[u8]; N], [&[u8]; N]) {
+    let (mut before, mut after) = ([&[][..]; N], [&[][..]; N]);
+    for (index, part) in parts.into_iter().enumerate() {
+        (before[index], after[index]) = part.split_at(at.min(part.len()));
+        at -= before[index].len();
+    }
+    (before, after)
+}
+
+/// Returns the flags of a write. With `more`, the kernel holds the bytes back for others.
+fn flags(more: bool) -> SendFlags {
+    SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() }
 }
 
 fn source_of(piece: &Piece) -> SendFrom<'_> {
@@ -87,16 +104,16 @@ pub(super) struct Sender<'a> {
 struct Measuring {
     /// Bytes written to the socket before the response.
     start: u64,
-    /// Whether the congestion window is to be read once the first byte is written, because it is
-    /// unknown or the kernel may have reduced it after an idle period.
-    needs_window: bool,
-    window_bytes: Option<u64>,
+    /// Whether the path's state is to be read once the first byte is written, because it is unknown
+    /// or the kernel may have reduced the congestion window after an idle period.
+    needs_state: bool,
+    at_start: Option<PathState>,
     /// The connection's busy time at the first byte, once the response has waited for content.
     busy_before: Option<Duration>,
     /// Whether the kernel can stamp writes.
     can_stamp: bool,
-    /// Whether the kernel has stamped any write of the response.
-    has_stamped: bool,
+    /// Position after the last byte that the kernel stamps; `None` before any.
+    stamped: Option<u64>,
 }
 
 impl<'a> Sender<'a> {
@@ -104,16 +121,16 @@ impl<'a> Sender<'a> {
         Self { socket, stall, first_byte: None, corked: false, has_waited: false, measuring: None }
     }
 
-    /// Measures the delivery of everything sent from now on. If `needs_window`, also reads the
-    /// congestion window at the first byte.
-    pub(super) fn measure(&mut self, needs_window: bool) {
+    /// Measures the delivery of everything sent from now on. If `needs_state`, also reads the
+    /// path's state at the first byte.
+    pub(super) fn measure(&mut self, needs_state: bool) {
         self.measuring = Some(Box::new(Measuring {
             start: self.socket.written(),
-            needs_window,
-            window_bytes: None,
+            needs_state,
+            at_start: None,
             busy_before: None,
             can_stamp: self.socket.enable_acks().is_ok(),
-            has_stamped: false,
+            stamped: None,
         }));
     }
 
@@ -123,15 +140,16 @@ impl<'a> Sender<'a> {
         Some(Span {
             start: measuring.start,
             end: self.socket.written(),
+            stamped: measuring.stamped.unwrap_or_else(|| self.socket.written()),
             first_byte: self.first_byte?,
-            window_bytes: measuring.window_bytes,
+            at_start: measuring.at_start,
             busy_before: measuring.busy_before,
         })
     }
 
     /// Returns whether an acknowledgement timestamp was requested.
     pub(super) fn has_stamped(&self) -> bool {
-        self.measuring.as_ref().is_some_and(|measuring| measuring.has_stamped)
+        self.measuring.as_ref().is_some_and(|measuring| measuring.stamped.is_some())
     }
 
     /// Records that the response waits for content, so that the wait is not attributed to the
@@ -147,11 +165,17 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Returns whether the last write of the response is to be stamped.
-    fn stamps(&mut self) -> bool {
-        let Some(measuring) = &mut self.measuring else { return false };
-        measuring.has_stamped |= measuring.can_stamp;
-        measuring.can_stamp
+    /// Returns whether the end of the response is to be stamped.
+    fn stamps(&self) -> bool {
+        self.measuring.as_ref().is_some_and(|measuring| measuring.can_stamp)
+    }
+
+    /// Returns the length of the end of the response that follows the stamped byte, if `left` bytes
+    /// are left to send: a full packet, unless that leaves too little to measure.
+    fn unstamped_bytes(&self, left: usize) -> usize {
+        let start = self.measuring.as_ref().map_or(0, |measuring| measuring.start);
+        let (all, packet) = (self.socket.written() - start + left as u64, self.socket.packet_bytes());
+        if packet < left && packet as u64 * PACKETS_MIN <= all { packet } else { 0 }
     }
 
     /// Returns when the kernel accepted the first byte.
@@ -235,18 +259,39 @@ impl<'a> Sender<'a> {
     /// Sends bytes. With `more`, the kernel holds them back for bytes that follow immediately.
     /// `is_last` promises that the response ends with these bytes.
     pub(super) async fn bytes(&mut self, bytes: &[u8], more: bool, is_last: bool) -> io::Result<()> {
-        let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
-        self.write(&mut [IoSlice::new(bytes)], flags, is_last).await
+        if is_last && self.stamps() {
+            return Box::pin(self.end([bytes])).await;
+        }
+        self.write(&mut [IoSlice::new(bytes)], flags(more), false).await
     }
 
-    /// Sends slices. If the response ends with them, the last byte is stamped.
+    /// Sends the end of the response, and stamps it. Callers box the future: an idle connection must
+    /// not have room for it.
+    async fn end<const N: usize>(&mut self, parts: [&[u8]; N]) -> io::Result<()> {
+        let all = parts.iter().map(|part| part.len()).sum();
+        let unstamped = self.unstamped_bytes(all);
+        let (stamped, rest) = split(parts, all - unstamped);
+        self.stamp(&mut stamped.map(IoSlice::new), unstamped > 0).await?;
+        self.write(&mut rest.map(IoSlice::new), flags(false), false).await
+    }
+
+    /// Sends slices, and stamps the last byte. With `more`, other bytes follow immediately.
+    async fn stamp(&mut self, parts: &mut [IoSlice<'_>], more: bool) -> io::Result<()> {
+        self.write(parts, flags(more), true).await?;
+        let written = self.socket.written();
+        if let Some(measuring) = &mut self.measuring {
+            measuring.stamped = Some(written);
+        }
+        Ok(())
+    }
+
+    /// Sends slices, and stamps the last byte if `is_stamped`.
     async fn write(
         &mut self,
         mut left: &mut [IoSlice<'_>],
         flags: SendFlags,
-        is_last: bool,
+        is_stamped: bool,
     ) -> io::Result<()> {
-        let is_stamped = is_last && self.stamps();
         IoSlice::advance_slices(&mut left, 0);
         while !left.is_empty() {
             let sent = self.attempt(|stream| match left {
@@ -280,7 +325,10 @@ impl<'a> Sender<'a> {
     }
 
     async fn parts<const N: usize>(&mut self, parts: [&[u8]; N], is_last: bool) -> io::Result<()> {
-        self.write(&mut parts.map(IoSlice::new), SendFlags::NOSIGNAL, is_last).await
+        if is_last && self.stamps() {
+            return Box::pin(self.end(parts)).await;
+        }
+        self.write(&mut parts.map(IoSlice::new), flags(false), false).await
     }
 
     async fn file(
@@ -292,8 +340,10 @@ impl<'a> Sender<'a> {
     ) -> io::Result<()> {
         let unreadable = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let (mut sent, mut ready) = (0, piece.len());
-        let stamps = is_last && self.stamps();
-        let end = if stamps { piece.len().saturating_sub(STAMPED_BYTES) } else { piece.len() };
+        let mut end = piece.len();
+        if is_last && self.stamps() {
+            end = end.saturating_sub(self.unstamped_bytes(end) + STAMPED_BYTES);
+        }
         while sent < piece.len() {
             // Pages may have left the page cache during a wait, and this thread must not block on
             // the disk.
@@ -301,12 +351,15 @@ impl<'a> Sender<'a> {
                 ready = sent + piece.ready(sent).await.map_err(|_| unreadable())?;
             }
             if sent == end {
-                let mut tail = [0; STAMPED_BYTES];
-                if !read_tail(piece, file, offset, &mut tail) {
+                let Some(byte) = read_stamped(piece, sent, file, offset) else {
                     piece.doubt();
                     return Err(unreadable());
-                }
-                return self.bytes(&tail, false, true).await;
+                };
+                sent += STAMPED_BYTES;
+                offset += STAMPED_BYTES as u64;
+                end = piece.len();
+                self.stamp(&mut [IoSlice::new(&byte)], sent < end).await?;
+                continue;
             }
             let most = ready.min(end);
             let attempt =
@@ -340,17 +393,17 @@ impl<'a> Sender<'a> {
         let sent = self.socket.try_write(attempt)?;
         if sent.is_some_and(|sent| sent > 0) && self.first_byte.is_none() {
             self.first_byte = begun;
-            self.read_window();
+            self.read_state();
         }
         Ok(sent)
     }
 
-    /// Reads the congestion window that the response starts with, if it must be read.
-    fn read_window(&mut self) {
+    /// Reads the path's state that the response starts with, if it must be read.
+    fn read_state(&mut self) {
         if let Some(measuring) = &mut self.measuring
-            && measuring.needs_window
+            && measuring.needs_state
         {
-            measuring.window_bytes = self.socket.with_fd(TcpInfo::read).ok().map(|info| window_bytes(&info));
+            measuring.at_start = self.socket.with_fd(TcpInfo::read).ok().map(|info| PathState::of(&info));
         }
     }
 

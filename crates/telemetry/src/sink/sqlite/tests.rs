@@ -9,7 +9,7 @@ use std::time::Instant;
 use rusqlite::params;
 use serde_json::json;
 use thalweg_record::rows::{Kind, Table};
-use thalweg_record::{Network, Record, Sketch};
+use thalweg_record::{Delivery, Network, Record, ResponseRecord, Sketch, TcpState};
 
 use super::hosts::{HOST_BYTES_MAX, HOSTS_MAX, OTHER};
 use super::rollup::Rollup;
@@ -227,6 +227,23 @@ fn query_results_match_the_records() {
     let responses: u64 = goodput.iter().map(|row| row[1].as_u64().unwrap()).sum();
     assert_eq!(responses, ttfbs.values().map(|(count, _)| count).sum::<u64>());
     assert!(goodput.iter().all(|row| row[3].as_u64() <= row[6].as_u64() && row[3].is_u64()));
+}
+
+#[test]
+fn hd_ratio_counts_testable_responses() {
+    let dir = Dir::new("hd-ratio");
+    let responses = [(Some(true), 11), (Some(false), 7), (None, 5), (Some(true), 9)];
+    let records = responses.map(|(reached_hd, min_rtt_us)| {
+        let response = ResponseRecord {
+            delivery: Some(Delivery { reached_hd, ..Delivery::complete(100_000, 1_000) }),
+            tcp: Some(TcpState { min_rtt_us: Some(min_rtt_us), ..TcpState::default() }),
+            ..ResponseRecord::new(TIME_US, "192.0.2.1:443".parse().unwrap())
+        };
+        (Network::default(), Record::Response(Arc::new(response)))
+    });
+    open(&dir).store(&batch(0, records.to_vec())).unwrap();
+    let row = [json!("192.0.2.0/24"), json!(3), json!(2), json!(0.666_667), json!(7)];
+    assert_eq!(ask(&dir, "hd_ratio", By::Prefix), [row]);
 }
 
 #[test]
