@@ -1,8 +1,8 @@
 //! Thumbnails: images of tiles beside the tracks, for seek previews.
 //!
 //! A set of images is stated by file names alone: `NAME.COLUMNSxROWS.SECONDSs.NUMBER.jpg`, such as
-//! `thumbs.5x4.10s.001.jpg` for the first 20 thumbnails, one every 10 s. Numbers begin at 1 and have
-//! no gaps. All images of a set have the same size; the last may have unused tiles.
+//! `thumbs.5x4.10s.001.jpg` for the first 20 thumbnails, one every 10 s. Numbers begin at 1 and
+//! have no gaps. All images of a set have the same size; the last may have unused tiles.
 
 /// Maximum columns or rows of an image.
 const TILES_MAX: u32 = 100;
@@ -137,8 +137,8 @@ fn digits(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// Returns the width and height of an image from its first bytes: PNG's IHDR, or JPEG's frame header
-/// (ITU-T T.81 §B.2.2).
+/// Returns the width and height of an image from its first bytes: PNG's IHDR, or JPEG's frame
+/// header (ITU-T T.81 §B.2.2).
 #[must_use]
 pub fn image_size(bytes: &[u8]) -> Option<(u32, u32)> {
     let word = |at: usize| Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?));

@@ -1,7 +1,8 @@
 //! On-demand presentations, indexed on first request.
 //!
 //! [`library`] caches the indices, [`load`] builds them, [`names`] derives URL names from file
-//! names, [`rebase`] makes segments self-contained, [`text`] serves WebVTT files, and [`images`] finds thumbnails. This module responds to requests.
+//! names, [`rebase`] makes segments self-contained, [`text`] serves WebVTT files, and [`images`]
+//! finds thumbnails. This module responds to requests.
 //!
 //! Header and segment URLs in manifests contain the version of the file (`TRACK/VERSION/TIME.m4s`).
 //! The content at such a URL never changes, so caches never mix a file's bytes with those of its

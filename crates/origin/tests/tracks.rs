@@ -69,7 +69,8 @@ async fn every_codec_is_served_as_itself() {
         assert!(source[0].starts_with(track), "{source:?}");
         assert_eq!(streams(&origin.url(&format!("/vod/a/{track}/media.m3u8"))).await, source, "HLS");
     }
-    // ffprobe 5.1 stops reading an MPD once its shortest track ends, so only the codecs are compared.
+    // ffprobe 5.1 stops reading an MPD once its shortest track ends, so only the codecs are
+    // compared.
     let codec = |line: &String| line.split(',').next().unwrap().to_owned();
     let mut sources = Vec::new();
     for track in tracks {

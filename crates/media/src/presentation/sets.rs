@@ -1,8 +1,8 @@
 //! Switching sets: tracks between which a player may switch at a segment boundary.
 //!
 //! Members have the same media kind, codec family, language and purposes, for audio the same number
-//! of channels, for video the same dynamic range, and the same encryption scheme (ISO/IEC 23000-19 §7.3.4). Each set becomes one
-//! DASH AdaptationSet.
+//! of channels, for video the same dynamic range, and the same encryption scheme (ISO/IEC 23000-19
+//! §7.3.4). Each set becomes one DASH AdaptationSet.
 
 use super::{Rendition, Role, language};
 use crate::kind::Kind;
@@ -34,9 +34,10 @@ pub struct SwitchingSet {
     pub is_default: bool,
 }
 
-/// Groups renditions into sets: video first, then audio, then text. Of a kind, the default sets come
-/// first, and sets with a special purpose last; otherwise, they are in order of first appearance. Trick-play tracks are in no set, because players do not switch to them
-/// for normal playback.
+/// Groups renditions into sets: video first, then audio, then text. Of a kind, the default sets
+/// come first, and sets with a special purpose last; otherwise, they are in order of first
+/// appearance. Trick-play tracks are in no set, because players do not switch to them for normal
+/// playback.
 pub fn switching_sets(renditions: &[Rendition<'_>]) -> Vec<SwitchingSet> {
     let mut sets = sets_of(renditions, Role::Main);
     for kind in [Kind::Video, Kind::Audio, Kind::Text] {
