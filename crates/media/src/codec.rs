@@ -207,15 +207,15 @@ fn dolby_channels(acmod: u8, lfe: bool) -> u32 {
     [2, 1, 2, 3, 3, 4, 4, 5][usize::from(acmod & 7)] + u32::from(lfe)
 }
 
-/// Returns the number of channels in dependent substreams, from chan_loc (ETSI TS 102 366 §F.6.2.12):
-/// a bit for each location, which is a pair of channels in five of nine cases.
+/// Returns the number of channels in dependent substreams, from chan_loc (ETSI TS 102 366
+/// §F.6.2.12): a bit for each location, which is a pair of channels in five of nine cases.
 fn dependent_channels(chan_loc: u16) -> u32 {
     const PAIRS: u16 = 0b0_0111_0011;
     chan_loc.count_ones() + (chan_loc & PAIRS).count_ones()
 }
 
-/// Returns the complexity index of audio objects, which follows the substreams in dec3 if the stream
-/// has joint object coding (ETSI TS 103 420 §8.3.2).
+/// Returns the complexity index of audio objects, which follows the substreams in dec3 if the
+/// stream has joint object coding (ETSI TS 103 420 §8.3.2).
 fn audio_objects(c: &Ec3SpecificBox, inside: &Inside<'_, '_>) -> Result<Option<u8>> {
     let Some(dec3) = inside.find(FourCc(*b"dec3"))? else { return Ok(None) };
     let substreams: usize = c.substreams.iter().map(|s| if s.num_dep_sub > 0 { 4 } else { 3 }).sum();

@@ -119,8 +119,8 @@ fn shares_protection(set: &SwitchingSet, renditions: &[Rendition<'_>]) -> bool {
     set.members.iter().all(|&member| of(member) == of(set.members[0]))
 }
 
-/// Writes the encryption (ISO/IEC 23009-1 §5.8.4.1): the scheme with the key's identifier, then each
-/// system with its pssh box.
+/// Writes the encryption (ISO/IEC 23009-1 §5.8.4.1): the scheme with the key's identifier, then
+/// each system with its pssh box.
 fn write_protection(xml: &mut Xml, rendition: &Rendition<'_>) {
     let Some(protection) = &rendition.info.properties.protection else { return };
     xml.begin("ContentProtection")
@@ -150,8 +150,8 @@ fn write_channels(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>
 }
 
 /// Writes the colour of a video set, as far as it differs from BT.709, which players assume. With
-/// PQ, the descriptors are essential: players that do not know them must choose another set. Players
-/// that ignore HLG still show an acceptable picture.
+/// PQ, the descriptors are essential: players that do not know them must choose another set.
+/// Players that ignore HLG still show an acceptable picture.
 fn write_colour(xml: &mut Xml, set: &SwitchingSet, renditions: &[Rendition<'_>]) {
     let properties = &renditions[set.members[0]].info.properties;
     let Some(colour) = properties.colour else { return };

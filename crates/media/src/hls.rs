@@ -10,6 +10,7 @@
 
 mod group;
 pub mod iframes;
+pub mod images;
 mod key;
 pub mod media;
 

@@ -48,8 +48,8 @@ pub(crate) fn from_elng(text: &[u8]) -> Option<String> {
 /// Languages without a two-letter code that subtitles often have.
 const ONLY_THREE_LETTERS: [&str; 5] = ["cmn", "fil", "haw", "und", "yue"];
 
-/// Returns the language in a file name such as `film.pt-BR.forced.vtt`: the last part between dots or
-/// underscores that is a language tag of a known language and not a purpose.
+/// Returns the language in a file name such as `film.pt-BR.forced.vtt`: the last part between dots
+/// or underscores that is a language tag of a known language and not a purpose.
 #[must_use]
 pub fn from_name(file: &str) -> Option<String> {
     let name = file.rsplit('/').next().unwrap_or(file);

@@ -21,6 +21,7 @@ pub mod utc;
 pub mod warning;
 
 pub use crate::kind::Kind;
+use crate::tiles::Tiles;
 use crate::track::{Media, Segment, TrackIndex, TrackInfo};
 use crate::vtt;
 use align::Aligned;
@@ -155,6 +156,7 @@ pub struct OnDemand {
     /// Role of each track.
     roles: Vec<Role>,
     excluded: Vec<Misaligned>,
+    tiles: Vec<Tiles>,
     /// Presentation time at which playback starts, and its timescale.
     start: (u64, u32),
 }
@@ -186,9 +188,20 @@ impl OnDemand {
         let timed = tracks.iter().find(|t| Kind::of(&t.index.info) != Kind::Text);
         let reference = video.or(timed).ok_or(Misaligned::NoTracks)?;
         let start = (reference.start(), reference.index.info.timescale);
-        let mut presentation = OnDemand { tracks, roles, excluded, start };
+        let mut presentation = OnDemand { tracks, roles, excluded, tiles: Vec::new(), start };
         presentation.fit_files();
         Ok(presentation)
+    }
+
+    /// Adds sets of thumbnails. Their times count from the start of the presentation.
+    #[must_use]
+    pub fn with_tiles(self, tiles: Vec<Tiles>) -> OnDemand {
+        OnDemand { tiles, ..self }
+    }
+
+    /// Returns the sets of thumbnails.
+    pub fn tiles(&self) -> &[Tiles] {
+        &self.tiles
     }
 
     /// Fits WebVTT files, whose times count from the start of the presentation, to its start and

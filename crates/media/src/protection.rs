@@ -26,7 +26,8 @@ pub struct Protection {
     pub systems: Vec<System>,
 }
 
-/// Encryption schemes (§10). The other two, `cens` and `cbc1`, have no method in HLS and are not used.
+/// Encryption schemes (§10). The other two, `cens` and `cbc1`, have no method in HLS and are not
+/// used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// AES in counter mode.

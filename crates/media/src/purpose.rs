@@ -12,7 +12,8 @@ pub const ROLE_SCHEME: &str = "urn:mpeg:dash:role:2011";
 /// A purpose of a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purpose {
-    /// Text for the deaf, with speakers and sounds; on a video track, CEA-608 captions in the video.
+    /// Text for the deaf, with speakers and sounds; on a video track, CEA-608 captions in the
+    /// video.
     Caption,
     /// Only text that every viewer needs, such as translations of signs.
     Forced,

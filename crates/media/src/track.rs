@@ -4,6 +4,7 @@
 //! seconds. Only manifests convert them, so that rounding errors do not accumulate.
 
 use crate::properties::Properties;
+use crate::tiles::parse_name;
 
 /// Contents of a CMAF header (ftyp + moov, ISO/IEC 23000-19 §7.2), which describes one track.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,11 +104,12 @@ pub struct TrackIndex {
 pub const TRACK_EXTENSIONS: [&str; 8] = ["mp4", "m4v", "m4a", "m4s", "cmfv", "cmfa", "cmft", "vtt"];
 
 /// Returns whether a file is treated as a track: its name is not hidden and has one of
-/// [`TRACK_EXTENSIONS`], in upper or lower case.
+/// [`TRACK_EXTENSIONS`], in upper or lower case, or names an image of [tiles](crate::tiles).
 #[must_use]
 pub fn is_track_file(name: &str) -> bool {
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
-    !name.starts_with('.') && TRACK_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
+    let is_track = TRACK_EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known));
+    !name.starts_with('.') && (is_track || parse_name(name).is_some())
 }
 
 /// Message for an operator whose directory contains no track.
@@ -120,10 +122,10 @@ mod tests {
 
     #[test]
     fn track_files_are_recognised_by_name() {
-        for yes in ["a.mp4", "a.b.CMFV", "a .m4s"] {
+        for yes in ["a.mp4", "a.b.CMFV", "a .m4s", "t.5x4.10s.1.jpg"] {
             assert!(is_track_file(yes), "{yes}");
         }
-        for no in ["", "mp4", "a.mp4.part", ".a.mp4", ".mp4", "a.txt", "a."] {
+        for no in ["", "mp4", "a.mp4.part", ".a.mp4", ".mp4", "a.txt", "a.", "a.jpg"] {
             assert!(!is_track_file(no), "{no}");
         }
         for extension in TRACK_EXTENSIONS {

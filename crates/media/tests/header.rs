@@ -17,7 +17,7 @@ fn check(file: &[u8], expect: Expect) {
             let media = match info.media {
                 Media::Video { width, height } => format!("{width}x{height}"),
                 Media::Audio { sample_rate, channels } => format!("{sample_rate} Hz, {channels} channels"),
-                Media::Text => "text".to_owned(),
+                Media::Text | Media::WebVtt => "text".to_owned(),
             };
             let language = info.language.unwrap_or_else(|| "-".to_owned());
             let Properties { purposes, colour, audio_objects, protection } = info.properties;

@@ -116,6 +116,9 @@ fn damaged_ffmpeg_files_are_survived() {
     }
 }
 
+const ENCRYPTION: &str = "-encryption_scheme cenc-aes-ctr -encryption_key 00112233445566778899aabbccddeeff \
+                          -encryption_kid 0123456789abcdef0123456789abcdef";
+
 #[test]
 fn damaged_headers_of_every_codec_are_survived() {
     let video = "-f lavfi -i testsrc2=size=64x64:rate=25 -frames:v 1 -pix_fmt yuv420p";
@@ -128,6 +131,7 @@ fn damaged_headers_of_every_codec_are_survived() {
         format!("{audio} -c:a flac -strict -2"),
         format!("{audio} -c:a ac3"),
         format!("{audio} -c:a eac3"),
+        format!("{audio} -c:a aac -disposition:a:0 dub {ENCRYPTION}"),
     ] {
         let file = ffmpeg(&format!("{args} -movflags +cmaf+delay_moov"));
         let moof = file.windows(4).position(|w| w == b"moof").unwrap() - 4;

@@ -178,6 +178,7 @@ impl Live {
             Item::Segment { track, name } => self.segment(request, &cell, &track, name).await,
             Item::IFramePlaylist { .. } => not_found("a channel has no I-frame playlists"),
             Item::WebVtt { .. } => not_found("a channel has no WebVTT files"),
+            Item::ImagePlaylist { .. } | Item::Image { .. } => not_found("a channel has no thumbnails"),
             Item::Header { number: None, .. } => not_found("live headers are named init-NUMBER.mp4"),
         }
     }

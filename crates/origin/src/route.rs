@@ -3,6 +3,7 @@
 //! Names in a route are percent-decoded, checked for path traversal, and used only for lookups.
 
 use thalweg_http::target;
+use thalweg_media::tiles::Format;
 
 /// Maximum length of a request target, in bytes.
 pub(crate) const TARGET_BYTES_MAX: usize = 2048;
@@ -39,6 +40,10 @@ pub(crate) enum Item {
     Segment { track: String, name: u64 },
     /// `TRACK/TIME.vtt`, or `TRACK/subtitles.vtt`, the whole file.
     WebVtt { track: String, time: Option<u64> },
+    /// `TRACK/images.m3u8`
+    ImagePlaylist { track: String },
+    /// `TRACK/NUMBER.jpg` or `TRACK/NUMBER.png`, from 1.
+    Image { track: String, number: u64, format: Format },
 }
 
 /// Reasons why a path has no route.
@@ -71,7 +76,10 @@ pub(crate) fn route(target: &str) -> Result<Route, RouteError> {
             let what = item(&[*track, *file])?;
             let versioned = matches!(
                 what,
-                Item::Header { number: None, .. } | Item::Segment { .. } | Item::WebVtt { .. }
+                Item::Header { number: None, .. }
+                    | Item::Segment { .. }
+                    | Item::WebVtt { .. }
+                    | Item::Image { .. }
             );
             let version = Some((*version).to_owned()).filter(|_| versioned).ok_or(RouteError::Unknown)?;
             Ok(Route::Vod { name: (*name).to_owned(), version: Some(version), what })
@@ -99,6 +107,15 @@ fn item(rest: &[&str]) -> Result<Item, RouteError> {
     };
     if file == "media.m3u8" {
         return Ok(Item::MediaPlaylist { track });
+    }
+    if file == "images.m3u8" {
+        return Ok(Item::ImagePlaylist { track });
+    }
+    for format in [Format::Jpeg, Format::Png] {
+        let stem = file.strip_suffix(format.extension()).and_then(|stem| stem.strip_suffix('.'));
+        if let Some(number) = stem.and_then(number) {
+            return Ok(Item::Image { track, number, format });
+        }
     }
     if file == "iframes.m3u8" {
         return Ok(Item::IFramePlaylist { track });
@@ -144,6 +161,9 @@ mod tests {
             "/vod/a/v/1f/init.mp4",
             "/vod/a/v/1f/0.m4s",
             "/vod/a/v/iframes.m3u8",
+            "/vod/a/t/images.m3u8",
+            "/vod/a/t/1f/12.jpg",
+            "/vod/a/t/1.png",
             "/vod/a/v/1f/subtitles.vtt",
             "/vod/a/v/30000.vtt",
             "/live/c/manifest.mpd",
@@ -185,6 +205,9 @@ mod tests {
             /vod/a/v/1f/init.mp4 → Ok(Vod { name: "a", version: Some("1f"), what: Header { track: "v", number: None } })
             /vod/a/v/1f/0.m4s → Ok(Vod { name: "a", version: Some("1f"), what: Segment { track: "v", name: 0 } })
             /vod/a/v/iframes.m3u8 → Ok(Vod { name: "a", version: None, what: IFramePlaylist { track: "v" } })
+            /vod/a/t/images.m3u8 → Ok(Vod { name: "a", version: None, what: ImagePlaylist { track: "t" } })
+            /vod/a/t/1f/12.jpg → Ok(Vod { name: "a", version: Some("1f"), what: Image { track: "t", number: 12, format: Jpeg } })
+            /vod/a/t/1.png → Ok(Vod { name: "a", version: None, what: Image { track: "t", number: 1, format: Png } })
             /vod/a/v/1f/subtitles.vtt → Ok(Vod { name: "a", version: Some("1f"), what: WebVtt { track: "v", time: None } })
             /vod/a/v/30000.vtt → Ok(Vod { name: "a", version: None, what: WebVtt { track: "v", time: Some(30000) } })
             /live/c/manifest.mpd → Ok(Live { channel: "c", what: Mpd })

@@ -1,7 +1,8 @@
 //! On-demand presentations, indexed on first request.
 //!
 //! [`library`] caches the indices, [`load`] builds them, [`names`] derives URL names from file
-//! names, [`rebase`] makes segments self-contained, and [`text`] serves WebVTT files. This module responds to requests.
+//! names, [`rebase`] makes segments self-contained, [`text`] serves WebVTT files, and [`images`]
+//! finds thumbnails. This module responds to requests.
 //!
 //! Header and segment URLs in manifests contain the version of the file (`TRACK/VERSION/TIME.m4s`).
 //! The content at such a URL never changes, so caches never mix a file's bytes with those of its
@@ -12,6 +13,7 @@
 //! **Invariant:** serving a manifest reads no media, and serving a segment reads only that
 //! segment's bytes.
 
+mod images;
 mod library;
 mod load;
 mod names;
@@ -21,6 +23,7 @@ mod text;
 use bytes::Bytes;
 use hyper::{Response, StatusCode, header};
 use thalweg_media::presentation::{Kind, NamedTrack};
+use thalweg_media::tiles::Format;
 use thalweg_media::track::{Media, Segment};
 use thalweg_media::{dash, hls, vtt};
 
@@ -31,6 +34,7 @@ use crate::storage::{Object, StorageError};
 
 pub(crate) use library::Library;
 pub(crate) use load::Fault;
+use load::Presentation;
 
 /// `Cache-Control` of manifests. The lifetime is short because a manifest changes with the files in
 /// its directory; the ETag makes validation cheap.
@@ -60,8 +64,18 @@ pub(crate) async fn respond(
         Ok(presentation) => presentation,
         Err(fault) => return refuse(name, &fault),
     };
+    let scope = Scope { library, request, presentation: &presentation, name, version };
     match what {
-        Item::Multivariant => manifest(request, HLS, hls::multivariant(&presentation.media.renditions())),
+        Item::Multivariant => {
+            let mut playlist = hls::multivariant(&presentation.media.renditions());
+            hls::images::announce(&mut playlist, presentation.media.tiles());
+            manifest(request, HLS, playlist)
+        }
+        Item::ImagePlaylist { track } => match presentation.tiles(&track) {
+            Some((tiles, _)) => manifest(request, HLS, hls::images::on_demand(&presentation.media, tiles)),
+            None => no_track(name, &track),
+        },
+        Item::Image { track, number, format } => scope.image(&track, number, format).await,
         Item::Mpd => manifest(request, DASH, dash::on_demand(&presentation.media)),
         Item::MediaPlaylist { track } => match presentation.track(&track) {
             Some((track, _)) => manifest(request, HLS, hls::media::on_demand(track)),
@@ -77,8 +91,12 @@ pub(crate) async fn respond(
         Item::Header { ref track, .. } | Item::Segment { ref track, .. } | Item::WebVtt { ref track, .. }
             if version.is_some_and(|v| presentation.track(track).is_some_and(|(t, _)| t.version != v)) =>
         {
-            let message = format_args!("this version of {name}/{track} no longer exists");
-            response::cacheable_text(StatusCode::NOT_FOUND, message, GONE_CACHE_CONTROL)
+            gone(name, track)
+        }
+        Item::Header { ref track, .. } | Item::Segment { ref track, .. }
+            if presentation.track(track).is_some_and(|(t, _)| t.index.info.media == Media::WebVtt) =>
+        {
+            not_found(format_args!("{name}/{track} is a WebVTT file, without header and segments in MP4"))
         }
         Item::Header { track, number: None } => match presentation.track(&track) {
             Some((named, object)) => {
@@ -96,25 +114,56 @@ pub(crate) async fn respond(
             },
             None => no_track(name, &track),
         },
-        Item::WebVtt { track, time } => match presentation.track(&track) {
-            Some((named, object)) if named.index.info.media == Media::WebVtt => {
-                let cache_control = cache_control(version.is_some());
-                match time.map(|time| (time, named.segment_at(time))) {
-                    None => text::file(library, request, object, cache_control).await,
-                    Some((_, Some(placed))) => {
-                        let start = presentation.media.start_in(vtt::MPEG_TIMESCALE);
-                        let track = text::Track { named, object, start };
-                        text::segment(library, request, &track, placed, cache_control).await
-                    }
-                    Some((time, None)) => {
-                        not_found(format_args!("no segment of {name}/{track} begins at {time}"))
-                    }
-                }
-            }
-            Some(_) => not_found(format_args!("{name}/{track} is not a WebVTT file")),
-            None => no_track(name, &track),
-        },
+        Item::WebVtt { track, time } => scope.text(&track, time).await,
         Item::Header { number: Some(_), .. } => not_found("on-demand headers are named init.mp4"),
+    }
+}
+
+/// A request for an item of a presentation.
+struct Scope<'a> {
+    library: &'a Library,
+    request: &'a RequestHead<'a>,
+    presentation: &'a Presentation,
+    /// Name of the presentation.
+    name: &'a str,
+    version: Option<&'a str>,
+}
+
+impl Scope<'_> {
+    /// Responds with an image of a set of thumbnails.
+    async fn image(&self, set: &str, number: u64, format: Format) -> Response<Body> {
+        let Scope { library, request, name, version, .. } = *self;
+        let Some((tiles, images)) = self.presentation.tiles(set) else { return no_track(name, set) };
+        if version.is_some_and(|version| tiles.version != version) {
+            return gone(name, set);
+        }
+        let at = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+        let object = at.and_then(|at| images.get(at)).filter(|_| tiles.format == format);
+        let Some(object) = object else {
+            let extension = format.extension();
+            return not_found(format_args!("{name}/{set} has no image {number}.{extension}"));
+        };
+        let cache_control = cache_control(version.is_some());
+        text::whole(library, request, object, format.media_type(), cache_control).await
+    }
+
+    /// Responds with a WebVTT file or, if `time` is given, with a segment of it.
+    async fn text(&self, track: &str, time: Option<u64>) -> Response<Body> {
+        let Scope { library, request, name, .. } = *self;
+        let Some((named, object)) = self.presentation.track(track) else { return no_track(name, track) };
+        if named.index.info.media != Media::WebVtt {
+            return not_found(format_args!("{name}/{track} is not a WebVTT file"));
+        }
+        let cache_control = cache_control(self.version.is_some());
+        let Some(time) = time else {
+            return text::whole(library, request, object, text::CONTENT_TYPE, cache_control).await;
+        };
+        let Some(placed) = named.segment_at(time) else {
+            return not_found(format_args!("no segment of {name}/{track} begins at {time}"));
+        };
+        let start = self.presentation.media.start_in(vtt::MPEG_TIMESCALE);
+        let track = text::Track { named, object, start };
+        text::segment(library, request, &track, placed, cache_control).await
     }
 }
 
@@ -223,6 +272,11 @@ fn refuse(name: &str, fault: &Fault) -> Response<Body> {
         Fault::Storage(error) => unreadable(error),
         fault => response::text(StatusCode::INTERNAL_SERVER_ERROR, fault),
     }
+}
+
+fn gone(name: &str, track: &str) -> Response<Body> {
+    let message = format_args!("this version of {name}/{track} no longer exists");
+    response::cacheable_text(StatusCode::NOT_FOUND, message, GONE_CACHE_CONTROL)
 }
 
 fn no_track(name: &str, track: &str) -> Response<Body> {

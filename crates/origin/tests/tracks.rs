@@ -69,7 +69,8 @@ async fn every_codec_is_served_as_itself() {
         assert!(source[0].starts_with(track), "{source:?}");
         assert_eq!(streams(&origin.url(&format!("/vod/a/{track}/media.m3u8"))).await, source, "HLS");
     }
-    // ffprobe 5.1 stops reading an MPD once its shortest track ends, so only the codecs are compared.
+    // ffprobe 5.1 stops reading an MPD once its shortest track ends, so only the codecs are
+    // compared.
     let codec = |line: &String| line.split(',').next().unwrap().to_owned();
     let mut sources = Vec::new();
     for track in tracks {
@@ -190,7 +191,9 @@ async fn webvtt_file_is_served_in_both_forms() {
     assert_eq!(part.text(), "WEBVTT");
     let cues = ffprobe("-show_entries packet=pts_time -of csv=p=0", &origin.url(&url)).await;
     assert_eq!(cues.split_whitespace().collect::<Vec<_>>(), ["1.000000", "29.500000", "61.000000"]);
-    assert_eq!(origin.get("/vod/a/video/0.vtt").await.status, 404);
+    for missing in ["video/0.vtt", "film-de-forced/init.mp4", "film-de-forced/0.m4s"] {
+        assert_eq!(origin.get(&format!("/vod/a/{missing}")).await.status, 404, "{missing}");
+    }
     assert_eq!(origin.get("/vod/a/film-de-forced/1.vtt").await.status, 404);
     origin.stop().await;
 }
@@ -250,5 +253,40 @@ async fn trick_play_track_is_offered_to_both() {
     let set = &mpd.periods[0].adaptations[1];
     assert_eq!(set.essential_property[0].schemeIdUri, "http://dashif.org/guidelines/trickmode");
     assert_eq!(set.maxPlayoutRate, Some(25.0));
+    origin.stop().await;
+}
+
+/// Images of tiles, as ffmpeg's tile filter writes them, are offered to players of both formats.
+#[tokio::test(flavor = "multi_thread")]
+async fn thumbnails_are_served() {
+    let (media, a) = empty();
+    make_video(&a.join("video.mp4"), "128x72", 7.0);
+    let input = "-f lavfi -i testsrc2=size=128x72:rate=25 -t 7 -vf fps=1,scale=64:-2,tile=2x2";
+    ffmpeg(input, a.join("thumbs.2x2.1s.%03d.jpg"));
+    std::fs::write(a.join("gap.2x2.1s.2.jpg"), "").unwrap();
+    std::fs::write(a.join("poster.jpg"), "").unwrap();
+    let origin = start(media);
+    let catalog = origin.text("/catalog.json").await;
+    assert!(catalog.contains("a/gap.2x2.1s.2.jpg: images of tiles must be numbered from 1"), "{catalog}");
+    assert_eq!(catalog.matches("\"file\"").count(), 1, "{catalog}");
+    let master = origin.text("/vod/a/master.m3u8").await;
+    let stream = "RESOLUTION=64x36,CODECS=\"jpeg\",URI=\"thumbs/images.m3u8\"";
+    assert!(master.contains(stream), "{master}");
+    let playlist = origin.text("/vod/a/thumbs/images.m3u8").await;
+    let images: Vec<&str> = playlist.lines().filter(|line| line.ends_with(".jpg")).collect();
+    assert_eq!(images.len(), 2, "{playlist}");
+    let mpd = dash_mpd_core::parse(&origin.text("/vod/a/manifest.mpd").await).unwrap();
+    let set = mpd.periods[0].adaptations.last().unwrap();
+    let template = set.SegmentTemplate.as_ref().unwrap();
+    assert_eq!((template.duration, template.endNumber), (Some(4.0), Some(2)));
+    let base = &set.representations[0].BaseURL[0].base;
+    assert_eq!(format!("{base}2.jpg"), format!("thumbs/{}", images[1]));
+    let answer = origin.get(&format!("/vod/a/{base}2.jpg")).await;
+    assert_eq!(answer.field("content-type"), "image/jpeg");
+    let entries = "-show_entries stream=codec_name,width,height -of csv=p=0";
+    assert_eq!(ffprobe(entries, &origin.url(&format!("/vod/a/{base}1.jpg"))).await.trim(), "mjpeg,128,72");
+    for missing in ["thumbs/3.jpg", "thumbs/0.jpg", "thumbs/1.png", "thumbs/0badf00d/1.jpg", "video/1.jpg"] {
+        assert_eq!(origin.get(&format!("/vod/a/{missing}")).await.status, 404, "{missing}");
+    }
     origin.stop().await;
 }

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::presentation::sets::same_codec_family;
 use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switching_sets, trick_play_sets};
+use crate::tiles::Tiles;
 
 /// Name of a whole WebVTT file in URLs.
 const FILE_NAME: &str = "subtitles.vtt";
@@ -15,13 +16,16 @@ const FILE_NAME: &str = "subtitles.vtt";
 /// version.
 pub fn on_demand(presentation: &OnDemand) -> String {
     let segment_us_max = presentation.segment_us_max();
+    // Images are segments too, but players do not wait for them before they begin to play.
+    let images = presentation.tiles().iter().flat_map(|t| t.durations_us(presentation.duration_us()));
+    let longest_us = images.fold(segment_us_max, u64::max);
     let mut xml = Xml::new();
     let renditions = presentation.renditions();
     begin_mpd(&mut xml, renditions.iter().copied());
     xml.attr("profiles", format_args!("{PROFILE_LIVE},{PROFILE_CMAF}"))
         .attr("type", "static")
         .attr("mediaPresentationDuration", Duration(presentation.duration_us()))
-        .attr("maxSegmentDuration", Duration(segment_us_max))
+        .attr("maxSegmentDuration", Duration(longest_us))
         .attr("minBufferTime", Duration(segment_us_max));
     xml.begin("Period").attr("id", 0).attr("start", Duration(0));
     let sets = switching_sets(&renditions);
@@ -35,8 +39,35 @@ pub fn on_demand(presentation: &OnDemand) -> String {
     for (i, set) in trick_play.iter().enumerate() {
         write_trick_play(&mut xml, presentation, &renditions, sets.len() + i, set, &sets);
     }
+    for (i, tiles) in presentation.tiles().iter().enumerate() {
+        write_tiles(&mut xml, presentation, sets.len() + trick_play.len() + i, tiles);
+    }
     xml.end().end();
     xml.finish()
+}
+
+/// Writes a set of thumbnails (DASH-IF IOP §6.2.6).
+fn write_tiles(xml: &mut Xml, presentation: &OnDemand, id: usize, tiles: &Tiles) {
+    let Tiles { name, version, layout, format, size, .. } = tiles;
+    let count = tiles.durations_us(presentation.duration_us()).count();
+    xml.begin("AdaptationSet").attr("id", id);
+    xml.attr("contentType", "image").attr("mimeType", format.media_type());
+    xml.begin("SegmentTemplate")
+        .attr("media", format_args!("$Number$.{}", format.extension()))
+        .attr("duration", layout.image_seconds())
+        .attr("startNumber", 1)
+        .attr("endNumber", count)
+        .end();
+    xml.begin("Representation")
+        .attr("id", name)
+        .attr("bandwidth", tiles.bandwidth())
+        .attr("width", size.0)
+        .attr("height", size.1);
+    xml.begin("EssentialProperty")
+        .attr("schemeIdUri", "http://dashif.org/guidelines/thumbnail_tile")
+        .attr("value", format_args!("{}x{}", layout.columns, layout.rows))
+        .end();
+    xml.leaf("BaseURL", format_args!("{name}/{version}/")).end().end();
 }
 
 /// Writes a set of trick-play tracks for the video set with the same codec or, without one, for the

@@ -45,7 +45,7 @@ fn assert_in_order(mpd: &str) {
                 "Representation",
             ],
         ),
-        ("Representation", &["ContentProtection", "BaseURL", "SegmentTemplate"]),
+        ("Representation", &["ContentProtection", "EssentialProperty", "BaseURL", "SegmentTemplate"]),
     ];
     let mut reader = quick_xml::Reader::from_str(mpd);
     let mut open: Vec<(String, usize)> = Vec::new();

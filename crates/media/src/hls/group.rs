@@ -1,8 +1,9 @@
 //! EXT-X-MEDIA groups of the multivariant playlist: which renditions a viewer can choose.
 //!
 //! A *choice* is what a viewer selects in a player's menu, such as a language or a commentary.
-//! **Invariant:** all groups of a type offer the same choices in the same order, under the same names
-//! (§4.4.6.1.1), except for choices that would make a group unplayable where only AAC is supported.
+//! **Invariant:** all groups of a type offer the same choices in the same order, under the same
+//! names (§4.4.6.1.1), except for choices that would make a group unplayable where only AAC is
+//! supported.
 
 use super::{Attributes, of_kind};
 use crate::presentation::sets::{choice_purposes, same_choice};
@@ -51,8 +52,8 @@ pub(super) fn audio(renditions: &[Rendition<'_>], sets: &[SwitchingSet]) -> (Vec
 }
 
 /// Returns the group's own rendition for a choice or, without one, that of another group, if
-/// possible of the same bitrate rank. Groups of AAC get only AAC: players drop variants with a codec
-/// that they do not support, and many support no other.
+/// possible of the same bitrate rank. Groups of AAC get only AAC: players drop variants with a
+/// codec that they do not support, and many support no other.
 fn member(
     renditions: &[Rendition<'_>],
     groups: &[Group],
@@ -146,9 +147,9 @@ fn channel_description(channels: u32, objects: Option<u8>) -> String {
     objects.map_or_else(|| channels.to_string(), |index| format!("{index}/JOC"))
 }
 
-/// Returns names for a player's menu: the language and the purposes if no other member has the same,
-/// and otherwise the track's name. A name that another member already has gets a number, because
-/// names are unique in a group (§4.4.6.1).
+/// Returns names for a player's menu: the language and the purposes if no other member has the
+/// same, and otherwise the track's name. A name that another member already has gets a number,
+/// because names are unique in a group (§4.4.6.1).
 pub(super) fn names(renditions: &[Rendition<'_>], members: &[usize]) -> Vec<(usize, String)> {
     let info = |member: usize| renditions[member].info;
     let is_unique = |a: usize| members.iter().filter(|&&b| same_choice(info(a), info(b))).count() == 1;

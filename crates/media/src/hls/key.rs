@@ -2,8 +2,8 @@
 //! multivariant playlist (§4.4.6.5).
 //!
 //! Each protection system has its own KEYFORMAT and form of URI, defined by its owner. A system
-//! without one gets its pssh box in a data URI, like Widevine. KEYID is an attribute of Widevine that
-//! other systems ignore.
+//! without one gets its pssh box in a data URI, like Widevine. KEYID is an attribute of Widevine
+//! that other systems ignore.
 
 use super::Attributes;
 use crate::protection::{Protection, Scheme, System, Uuid};

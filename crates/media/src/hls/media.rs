@@ -111,7 +111,8 @@ fn write_segment(out: &mut String, length_us: u64, name: std::fmt::Arguments<'_>
     let _ = writeln!(out, "#EXTINF:{seconds}.{us:06},\n{name}");
 }
 
-/// Writes the keys of an encrypted track, after EXT-X-MAP, because the CMAF header is not encrypted.
+/// Writes the keys of an encrypted track, after EXT-X-MAP, because the CMAF header is not
+/// encrypted.
 pub(super) fn write_keys(out: &mut String, track: &NamedTrack) {
     if let Some(protection) = &track.index.info.properties.protection {
         key::write(out, key::KEY, protection);

@@ -136,7 +136,7 @@ impl Walk {
             duration: fragment.duration,
             sample_duration: fragment.duration / u64::from(fragment.sample_count),
             sync: fragment.starts_with_sync,
-            key_size: u32::try_from(open.moof_offset + fragment.first_sample_end - open.start)
+            key_size: u32::try_from(open.moof_offset.saturating_add(fragment.first_sample_end) - open.start)
                 .ok()
                 .filter(|_| is_video && fragment.starts_with_sync),
         });

@@ -1,8 +1,8 @@
 //! Switching sets: tracks between which a player may switch at a segment boundary.
 //!
 //! Members have the same media kind, codec family, language and purposes, for audio the same number
-//! of channels, for video the same dynamic range, and the same encryption scheme (ISO/IEC 23000-19 §7.3.4). Each set becomes one
-//! DASH AdaptationSet.
+//! of channels, for video the same dynamic range, and the same encryption scheme (ISO/IEC 23000-19
+//! §7.3.4). Each set becomes one DASH AdaptationSet.
 
 use super::{Rendition, Role, language};
 use crate::kind::Kind;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_media::chunk::{Chunk, ChunkScanner, Event};
+use thalweg_media::tiles::parse_name;
 use thalweg_media::track::{Media, TRACK_EXTENSIONS_HELP, TrackInfo, is_track_file};
 use thalweg_media::vtt::is_vtt_file;
 
@@ -103,8 +104,8 @@ pub(super) fn load(directory: &Path) -> Result<Vec<Track>, SourceError> {
     paths.retain(|path| {
         path.file_name().is_some_and(|name| {
             let name = name.to_string_lossy();
-            // A live source has no WebVTT files, only tracks in MP4.
-            is_track_file(&name) && !is_vtt_file(&name)
+            // A live source has no WebVTT files or images, only tracks in MP4.
+            is_track_file(&name) && !is_vtt_file(&name) && parse_name(&name).is_none()
         })
     });
     paths.sort();

@@ -9,9 +9,11 @@ use thalweg_media::error::Error as MediaError;
 use thalweg_media::index::{IndexOptions, Indexer, Step};
 use thalweg_media::language;
 use thalweg_media::presentation::{Misaligned, NamedTrack, OnDemand};
+use thalweg_media::tiles::Tiles;
 use thalweg_media::track::{TRACK_EXTENSIONS_HELP, TrackIndex};
 use thalweg_media::vtt;
 
+use super::images;
 use super::names::track_names;
 use crate::storage::{Object, Storage, StorageError};
 
@@ -22,6 +24,8 @@ pub(crate) struct Presentation {
     pub(crate) media: OnDemand,
     /// File of each track, in the order of `media.tracks()`.
     objects: Vec<Object>,
+    /// Images of each set of thumbnails, in the order of `media.tiles()`.
+    images: Vec<Vec<Object>>,
     /// Reasons for the tracks that are left out.
     pub(crate) faults: Vec<Fault>,
 }
@@ -30,6 +34,12 @@ impl Presentation {
     /// Returns the track called `name` and its file.
     pub(crate) fn track(&self, name: &str) -> Option<(&NamedTrack, &Object)> {
         self.media.tracks().iter().zip(&self.objects).find(|(track, _)| track.name == name)
+    }
+
+    /// Returns the set of thumbnails called `name`, and its images in order.
+    pub(crate) fn tiles(&self, name: &str) -> Option<(&Tiles, &[Object])> {
+        let mut sets = self.media.tiles().iter().zip(&self.images);
+        sets.find(|(tiles, _)| tiles.name == name).map(|(tiles, images)| (tiles, images.as_slice()))
     }
 
     /// Returns the number of indexed segments, which is the presentation's cost in the cache.
@@ -49,6 +59,8 @@ pub(crate) enum Fault {
     NoTracks { name: String },
     /// A file is not a valid CMAF track.
     Media { key: String, error: MediaError },
+    /// An image does not belong to a set of thumbnails.
+    Image { key: String, problem: &'static str },
     /// Tracks do not align.
     Misaligned(Misaligned),
     /// No track is usable, each for another reason.
@@ -59,7 +71,7 @@ impl Fault {
     /// Returns the file left out, if the fault concerns one file.
     pub(crate) fn file(&self) -> Option<&str> {
         match self {
-            Fault::Media { key, .. } => Some(key),
+            Fault::Media { key, .. } | Fault::Image { key, .. } => Some(key),
             Fault::Misaligned(misaligned) => misaligned.file(),
             Fault::Unknown | Fault::Storage(_) | Fault::NoTracks { .. } | Fault::Unusable(_) => None,
         }
@@ -75,6 +87,7 @@ impl fmt::Display for Fault {
                 write!(f, "{name}: no track; {TRACK_EXTENSIONS_HELP}")
             }
             Fault::Media { key, error } => write!(f, "{key}: {error}"),
+            Fault::Image { key, problem } => write!(f, "{key}: {problem}"),
             Fault::Misaligned(misaligned) => misaligned.fmt(f),
             Fault::Unusable(faults) => {
                 let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
@@ -92,16 +105,20 @@ impl std::error::Error for Fault {}
 pub(super) async fn load(
     storage: &Storage,
     name: &str,
-    objects: Vec<Object>,
+    mut objects: Vec<Object>,
     segment_target_ms: u32,
 ) -> Result<Presentation, Fault> {
+    let image_sets = images::take(&mut objects);
     if objects.is_empty() {
         return Err(Fault::NoTracks { name: name.to_owned() });
     }
     let options = IndexOptions { segment_target_ms };
     let indices = join_all(objects.iter().map(|object| index(storage, object, options))).await;
     // Names count invalid files too, so that URLs do not change once a file is repaired.
-    let names = track_names(name, objects.iter().map(|o| o.key.as_str()));
+    let set_keys: Vec<String> = image_sets.keys().map(|(set, ..)| format!("{set}.tiles")).collect();
+    let keys = objects.iter().map(|o| o.key.as_str()).chain(set_keys.iter().map(String::as_str));
+    let mut names = track_names(name, keys);
+    let set_names = names.split_off(objects.len());
     let (mut tracks, mut faults) = (Vec::new(), Vec::new());
     for ((name, object), index) in names.iter().zip(&objects).zip(indices) {
         let (name, version, file) = (name.clone(), object.version.clone(), object.key.clone());
@@ -118,7 +135,10 @@ pub(super) async fn load(
     faults.extend(media.excluded().iter().cloned().map(Fault::Misaligned));
     let mut by_name: HashMap<String, Object> = names.into_iter().zip(objects).collect();
     let objects = media.tracks().iter().filter_map(|track| by_name.remove(&track.name)).collect();
-    Ok(Presentation { media, objects, faults })
+    let (sets, image_faults) = images::load(storage, image_sets, &set_names).await?;
+    faults.extend(image_faults);
+    let (tiles, images) = sets.into_iter().unzip();
+    Ok(Presentation { media: media.with_tiles(tiles), objects, images, faults })
 }
 
 /// Returns the fault of a presentation without a usable track: the reasons for all its files.

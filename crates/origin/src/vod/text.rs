@@ -15,7 +15,7 @@ use crate::response::{self, Part, RequestHead, Resource};
 use crate::storage::{Object, StorageError};
 
 /// The charset is stated because the default of text/* is not UTF-8 everywhere.
-const CONTENT_TYPE: &str = "text/vtt; charset=utf-8";
+pub(super) const CONTENT_TYPE: &str = "text/vtt; charset=utf-8";
 
 /// A WebVTT file of a presentation.
 pub(super) struct Track<'a> {
@@ -25,14 +25,15 @@ pub(super) struct Track<'a> {
     pub(super) start: u64,
 }
 
-/// Responds with the whole file.
-pub(super) async fn file(
+/// Responds with a whole file.
+pub(super) async fn whole(
     library: &Library,
     request: &RequestHead<'_>,
     object: &Object,
+    content_type: &'static str,
     cache_control: &str,
 ) -> Response<Body> {
-    let resource = resource(object, cache_control, "", object.size);
+    let resource = Resource { content_type, ..resource(object, cache_control, "", object.size) };
     let (head, part) = response::head(request, &resource);
     let range = match part {
         Part::Nothing => return response::finish(head, body::empty()),

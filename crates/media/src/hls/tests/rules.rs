@@ -1,5 +1,5 @@
-//! Rules of rfc8216bis that concern several tags of a playlist, checked without the writer's code or
-//! the third-party parser's.
+//! Rules of rfc8216bis that concern several tags of a playlist, checked without the writer's code
+//! or the third-party parser's.
 
 use std::collections::{BTreeMap, BTreeSet};
 

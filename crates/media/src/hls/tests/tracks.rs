@@ -3,6 +3,7 @@
 use super::*;
 use crate::dash::tests::tracks::{encrypted, rich, with_trick_play};
 use crate::presentation::tests::protection;
+use crate::tiles::{Format, Layout, Tiles};
 
 fn surround(name: &str, language: &str) -> NamedTrack {
     let mut track = audio(name, Some(language), &[96_000]);
@@ -369,4 +370,51 @@ fn subtitles_form_a_group() {
             v/media.m3u8
         "##]],
     );
+}
+
+#[test]
+fn thumbnails_have_a_playlist_and_a_set() {
+    let layout = Layout { columns: 2, rows: 2, seconds: 1 };
+    let (name, version) = (String::from("thumbs"), String::from("v3"));
+    let size = (320, 180);
+    let tiles = Tiles { name, version, layout, format: Format::Jpeg, size, count: 2, bytes_max: 5000 };
+    let presentation = OnDemand::new(ladder()).unwrap().with_tiles(vec![tiles.clone()]);
+    expect![[r#"
+        #EXTM3U
+        #EXT-X-VERSION:7
+        #EXT-X-TARGETDURATION:4
+        #EXT-X-MEDIA-SEQUENCE:1
+        #EXT-X-PLAYLIST-TYPE:VOD
+        #EXT-X-IMAGES-ONLY
+        #EXTINF:4.000000,
+        #EXT-X-TILES:RESOLUTION=160x90,LAYOUT=2x2,DURATION=1.000
+        v3/1.jpg
+        #EXTINF:2.000000,
+        #EXT-X-TILES:RESOLUTION=160x90,LAYOUT=2x2,DURATION=1.000
+        v3/2.jpg
+        #EXT-X-ENDLIST
+    "#]]
+    .assert_eq(&images::on_demand(&presentation, &tiles));
+    let mut announced = String::new();
+    images::announce(&mut announced, presentation.tiles());
+    expect![[r##"
+        #EXT-X-IMAGE-STREAM-INF:BANDWIDTH=10000,RESOLUTION=160x90,CODECS="jpeg",URI="thumbs/images.m3u8"
+    "##]]
+    .assert_eq(&announced);
+    let mpd = crate::dash::on_demand(&presentation);
+    assert!(mpd.contains("maxSegmentDuration=\"PT4S\" minBufferTime=\"PT2.005334S\""), "{mpd}");
+    let set = mpd.find("<AdaptationSet id=\"2\"").unwrap();
+    expect![[r#"
+        <AdaptationSet id="2" contentType="image" mimeType="image/jpeg">
+              <SegmentTemplate media="$Number$.jpg" duration="4" startNumber="1" endNumber="2"/>
+              <Representation id="thumbs" bandwidth="10000" width="320" height="180">
+                <EssentialProperty schemeIdUri="http://dashif.org/guidelines/thumbnail_tile" value="2x2"/>
+                <BaseURL>thumbs/v3/</BaseURL>
+              </Representation>
+            </AdaptationSet>
+          </Period>
+        </MPD>
+    "#]]
+    .assert_eq(&mpd[set..]);
+    dash_mpd_core::parse(&mpd).unwrap();
 }
