@@ -8,6 +8,7 @@
 //! **Invariant:** no text from a file enters a quoted string unfiltered, because §4.2 forbids `"`,
 //! CR and LF.
 
+pub mod joined;
 pub mod media;
 
 use crate::presentation::live::Epoch;
@@ -209,4 +210,4 @@ impl<'a> Attributes<'a> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

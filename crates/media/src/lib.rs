@@ -19,5 +19,6 @@ pub mod reader;
 pub mod retime;
 mod samples;
 pub mod sidx;
+pub mod summary;
 pub mod track;
 pub mod write;

@@ -1,7 +1,8 @@
 //! On-demand presentations, indexed on first request.
 //!
 //! [`library`] caches the indices, [`load`] builds them, [`names`] derives URL names from file
-//! names, and [`rebase`] makes segments self-contained. This module responds to requests.
+//! names, and [`rebase`] makes segments self-contained. [`join`] plays presentations one after
+//! another. This module responds to requests.
 //!
 //! Header and segment URLs in manifests contain the version of the file (`TRACK/VERSION/TIME.m4s`).
 //! The content at such a URL never changes, so caches never mix a file's bytes with those of its
@@ -12,6 +13,7 @@
 //! **Invariant:** serving a manifest reads no media, and serving a segment reads only that
 //! segment's bytes.
 
+pub(crate) mod join;
 mod library;
 mod load;
 mod names;
@@ -26,10 +28,12 @@ use thalweg_media::{dash, hls};
 use crate::body::{self, Body};
 use crate::response::{self, Part, RequestHead, Resource};
 use crate::route::Item;
+use crate::select;
 use crate::storage::{Object, StorageError};
 
 pub(crate) use library::Library;
-pub(crate) use load::Fault;
+pub(crate) use load::{Fault, Presentation, load};
+pub(crate) use names::encode;
 
 /// `Cache-Control` of manifests. The lifetime is short because a manifest changes with the files in
 /// its directory; the ETag makes validation cheap.
@@ -55,13 +59,33 @@ pub(crate) async fn respond(
     version: Option<&str>,
     what: Item,
 ) -> Response<Body> {
+    let selection = match select::parse(request.query.filter(|_| what.is_selective())) {
+        Ok(selection) => selection,
+        Err(malformed) => return response::text(StatusCode::BAD_REQUEST, malformed),
+    };
     let presentation = match library.get(name).await {
         Ok(presentation) => presentation,
+        Err(fault @ (Fault::NoTracks { .. } | Fault::Unknown)) => {
+            return match join::load(library, name).await {
+                Ok(Some(playlist)) => join::respond(request, name, &playlist, &selection, &what),
+                Ok(None) => refuse(name, &fault),
+                Err(fault) => join::refuse(&fault),
+            };
+        }
         Err(fault) => return refuse(name, &fault),
     };
     match what {
-        Item::Multivariant => manifest(request, HLS, hls::multivariant(&presentation.media.renditions())),
-        Item::Mpd => manifest(request, DASH, dash::on_demand(&presentation.media)),
+        Item::Multivariant => match selection.of(presentation.media.renditions()) {
+            Ok(renditions) => manifest(request, HLS, hls::multivariant(&renditions)),
+            Err(nothing) => not_found(nothing),
+        },
+        Item::Mpd if selection.is_everything() => {
+            manifest(request, DASH, dash::on_demand(&presentation.media))
+        }
+        Item::Mpd => match presentation.media.select(&selection) {
+            Ok(selected) => manifest(request, DASH, dash::on_demand(&selected)),
+            Err(nothing) => not_found(nothing),
+        },
         Item::MediaPlaylist { track } => match presentation.track(&track) {
             Some((track, _)) => manifest(request, HLS, hls::media::on_demand(track)),
             None => no_track(name, &track),

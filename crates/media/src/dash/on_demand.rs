@@ -20,14 +20,19 @@ pub fn on_demand(presentation: &OnDemand) -> String {
         .attr("maxSegmentDuration", Duration(segment_us_max))
         .attr("minBufferTime", Duration(segment_us_max));
     xml.begin("Period").attr("id", 0).attr("start", Duration(0));
+    write_sets(&mut xml, presentation);
+    xml.end().end();
+    xml.finish()
+}
+
+/// Writes the AdaptationSets of a Period.
+pub(super) fn write_sets(xml: &mut Xml, presentation: &OnDemand) {
     let renditions = presentation.renditions();
     let sets = switching_sets(&renditions);
     for (id, set) in sets.iter().enumerate() {
         let first_of_kind = !sets[..id].iter().any(|s| s.kind == set.kind);
-        write_set(&mut xml, presentation, &renditions, id, set, first_of_kind);
+        write_set(xml, presentation, &renditions, id, set, first_of_kind);
     }
-    xml.end().end();
-    xml.finish()
 }
 
 fn write_set(

@@ -89,15 +89,15 @@ fn write_epoch(out: &mut String, last: Option<u64>, epoch: &Epoch) {
     let _ = writeln!(out, "#EXT-X-MAP:URI=\"init-{}.mp4\"", epoch.start_number);
 }
 
-fn head(target: u64) -> String {
+pub(super) fn head(target: u64) -> String {
     format!("#EXTM3U\n#EXT-X-VERSION:{VERSION}\n#EXT-X-TARGETDURATION:{target}\n")
 }
 
-fn write_segment(out: &mut String, length_us: u64, name: std::fmt::Arguments<'_>) {
+pub(super) fn write_segment(out: &mut String, length_us: u64, name: std::fmt::Arguments<'_>) {
     let (seconds, us) = (length_us / 1_000_000, length_us % 1_000_000);
     let _ = writeln!(out, "#EXTINF:{seconds}.{us:06},\n{name}.m4s");
 }
 
-fn length_us(time: u64, duration: u64, timescale: u32) -> u64 {
+pub(super) fn length_us(time: u64, duration: u64, timescale: u32) -> u64 {
     micros(time + duration, timescale) - micros(time, timescale)
 }
