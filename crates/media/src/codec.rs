@@ -11,6 +11,8 @@ use mp4_atom::{
 use crate::boxes::Mp4Box;
 use crate::error::{Fault, Result};
 use crate::fourcc::FourCc;
+use crate::properties::Colour;
+use crate::protection::{self, Protection};
 
 /// Size of a VisualSampleEntry's fields before its child boxes, in bytes (ISO/IEC 14496-12
 /// §12.1.3).
@@ -26,6 +28,9 @@ pub(crate) struct AudioEntry {
     pub(crate) codec: String,
     pub(crate) sample_rate: u32,
     pub(crate) channels: u32,
+    /// Complexity index of audio objects in E-AC-3.
+    pub(crate) objects: Option<u8>,
+    pub(crate) protection: Option<Protection>,
 }
 
 /// Contents of a video sample entry.
@@ -35,6 +40,8 @@ pub(crate) struct VideoEntry {
     pub(crate) coded: (u32, u32),
     /// Width and height of one pixel (pasp, §12.1.4.3).
     pub(crate) pixel: (u32, u32),
+    pub(crate) colour: Option<Colour>,
+    pub(crate) protection: Option<Protection>,
 }
 
 /// Reads the sample entry of a video track.
@@ -50,7 +57,35 @@ pub(crate) fn video(entry: &Mp4Box<'_>) -> Result<VideoEntry> {
             (r.u32()?.max(1), r.u32()?.max(1))
         }
     };
-    Ok(VideoEntry { codec: video_codec(entry.kind, &inside)?, coded, pixel })
+    let (format, protection) = inside.format()?;
+    let colour = colour(format, &inside)?;
+    Ok(VideoEntry { codec: video_codec(format, &inside)?, coded, pixel, colour, protection })
+}
+
+/// Returns the colour in the first colr box of type nclx, or of QuickTime's type nclc, which has no
+/// range flag.
+fn colour(format: FourCc, inside: &Inside<'_, '_>) -> Result<Option<Colour>> {
+    for colr in inside.all(FourCc(*b"colr"))? {
+        let mut r = colr.reader();
+        let kind = r.fourcc()?;
+        if matches!(&kind.0, b"nclx" | b"nclc") {
+            let (primaries, transfer, matrix) = (r.u16()?, r.u16()?, r.u16()?);
+            let full_range = kind.0 == *b"nclx" && r.u8()? & 0x80 != 0;
+            return Ok(Colour { primaries, transfer, matrix, full_range }.if_specified());
+        }
+    }
+    // VP9 repeats the colour in its configuration (VP Codec ISO Media File Format Binding).
+    if !matches!(&format.0, b"vp08" | b"vp09") {
+        return Ok(None);
+    }
+    let c: VpcC = inside.decode(b"vpcC")?;
+    let colour = Colour {
+        primaries: u16::from(c.color_primaries),
+        transfer: u16::from(c.transfer_characteristics),
+        matrix: u16::from(c.matrix_coefficients),
+        full_range: c.video_full_range_flag,
+    };
+    Ok(colour.if_specified())
 }
 
 fn video_codec(kind: FourCc, inside: &Inside<'_, '_>) -> Result<String> {
@@ -114,8 +149,10 @@ pub(crate) fn audio(entry: &Mp4Box<'_>) -> Result<AudioEntry> {
             2 if !begins_with_box(entry, AUDIO_FIELD_BYTES) => QUICKTIME_V2_BYTES,
             _ => 0,
         };
-    let plain = AudioEntry { codec: String::new(), sample_rate, channels };
-    audio_codec(entry.kind, &Inside { entry, skip }, plain)
+    let plain = AudioEntry { codec: String::new(), sample_rate, channels, objects: None, protection: None };
+    let inside = Inside { entry, skip };
+    let (format, protection) = inside.format()?;
+    audio_codec(format, &inside, AudioEntry { protection, ..plain })
 }
 
 fn begins_with_box(entry: &Mp4Box<'_>, skip: usize) -> bool {
@@ -134,6 +171,7 @@ fn audio_codec(kind: FourCc, inside: &Inside<'_, '_>, plain: AudioEntry) -> Resu
                 codec: named("opus"),
                 sample_rate: 48_000,
                 channels: u32::from(c.output_channel_count),
+                ..plain
             }
         }
         b"ac-3" => {
@@ -142,9 +180,11 @@ fn audio_codec(kind: FourCc, inside: &Inside<'_, '_>, plain: AudioEntry) -> Resu
         }
         b"ec-3" => {
             let c: Ec3SpecificBox = inside.decode(b"dec3")?;
-            let main = c.substreams.first().map_or(0, |s| dolby_channels(s.acmod, s.lfeon));
-            // Dependent substreams add channels, which may be counted only in the sample entry.
-            AudioEntry { codec: named("ec-3"), channels: plain.channels.max(main), ..plain }
+            let main = c.substreams.first().map_or(0, |s| {
+                dolby_channels(s.acmod, s.lfeon) + dependent_channels(s.chan_loc.unwrap_or(0))
+            });
+            let objects = audio_objects(&c, inside)?;
+            AudioEntry { codec: named("ec-3"), channels: plain.channels.max(main), objects, ..plain }
         }
         b"fLaC" => {
             let c: Dfla = inside.decode(b"dfLa")?;
@@ -155,7 +195,7 @@ fn audio_codec(kind: FourCc, inside: &Inside<'_, '_>, plain: AudioEntry) -> Resu
                 _ => None,
             });
             let (sample_rate, channels) = info.unwrap_or((plain.sample_rate, plain.channels));
-            AudioEntry { codec: named("fLaC"), sample_rate, channels }
+            AudioEntry { codec: named("fLaC"), sample_rate, channels, ..plain }
         }
         _ => return Err(inside.entry.fault(Fault::UnsupportedCodec(kind))),
     })
@@ -165,6 +205,24 @@ fn audio_codec(kind: FourCc, inside: &Inside<'_, '_>, plain: AudioEntry) -> Resu
 /// present.
 fn dolby_channels(acmod: u8, lfe: bool) -> u32 {
     [2, 1, 2, 3, 3, 4, 4, 5][usize::from(acmod & 7)] + u32::from(lfe)
+}
+
+/// Returns the number of channels in dependent substreams, from chan_loc (ETSI TS 102 366 §F.6.2.12):
+/// a bit for each location, which is a pair of channels in five of nine cases.
+fn dependent_channels(chan_loc: u16) -> u32 {
+    const PAIRS: u16 = 0b0_0111_0011;
+    chan_loc.count_ones() + (chan_loc & PAIRS).count_ones()
+}
+
+/// Returns the complexity index of audio objects, which follows the substreams in dec3 if the stream
+/// has joint object coding (ETSI TS 103 420 §8.3.2).
+fn audio_objects(c: &Ec3SpecificBox, inside: &Inside<'_, '_>) -> Result<Option<u8>> {
+    let Some(dec3) = inside.find(FourCc(*b"dec3"))? else { return Ok(None) };
+    let substreams: usize = c.substreams.iter().map(|s| if s.num_dep_sub > 0 { 4 } else { 3 }).sum();
+    Ok(match dec3.body().get(2 + substreams..) {
+        Some([flags, index, ..]) if flags & 1 == 1 => Some(*index),
+        _ => None,
+    })
 }
 
 /// objectTypeIndication of ISO/IEC 14496-3 audio.
@@ -199,7 +257,7 @@ fn mpeg4_audio(inside: &Inside<'_, '_>, plain: AudioEntry) -> Result<AudioEntry>
         Some(rate) if plain.sample_rate == 0 => *rate,
         _ => plain.sample_rate,
     };
-    Ok(AudioEntry { codec: format!("mp4a.40.{}", specific.profile), sample_rate, channels })
+    Ok(AudioEntry { codec: format!("mp4a.40.{}", specific.profile), sample_rate, channels, ..plain })
 }
 
 /// Returns the codec string of a subtitle track.
@@ -245,16 +303,27 @@ struct Inside<'a, 'b> {
 }
 
 impl<'a> Inside<'a, '_> {
-    fn find(&self, kind: FourCc) -> Result<Option<Mp4Box<'a>>> {
-        for child in self.entry.children_after(self.skip)? {
-            match child {
-                Ok(child) if child.kind == kind => return Ok(Some(child)),
-                Ok(_) => {}
-                // QuickTime ends an entry with four zero bytes.
-                Err(_) => break,
-            }
+    /// Returns the format of the samples: the entry's type or, if the entry is encrypted, the type
+    /// that it had before. Also returns the encryption.
+    fn format(&self) -> Result<(FourCc, Option<Protection>)> {
+        if !matches!(&self.entry.kind.0, b"encv" | b"enca") {
+            return Ok((self.entry.kind, None));
         }
-        Ok(None)
+        let sinf = self.find(FourCc(*b"sinf"))?;
+        let sinf = sinf.ok_or_else(|| self.entry.invalid("the track is encrypted, but has no 'sinf' box"))?;
+        let (format, protection) = protection::parse(&sinf)?;
+        Ok((format, Some(protection)))
+    }
+
+    fn find(&self, kind: FourCc) -> Result<Option<Mp4Box<'a>>> {
+        Ok(self.all(kind)?.next())
+    }
+
+    /// Iterates over all child boxes of type `kind`, up to a malformed one: QuickTime ends an entry
+    /// with four zero bytes.
+    fn all(&self, kind: FourCc) -> Result<impl Iterator<Item = Mp4Box<'a>>> {
+        let children = self.entry.children_after(self.skip)?.map_while(Result::ok);
+        Ok(children.filter(move |child| child.kind == kind))
     }
 
     fn decode<T: Decode>(&self, kind: &[u8; 4]) -> Result<T> {

@@ -72,7 +72,10 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "offset {}: box '{}': {}", self.offset, self.kind, self.fault)
+        match self.kind {
+            FourCc::WEBVTT => write!(f, "offset {}: WebVTT: {}", self.offset, self.fault),
+            kind => write!(f, "offset {}: box '{kind}': {}", self.offset, self.fault),
+        }
     }
 }
 
@@ -83,8 +86,8 @@ impl fmt::Display for Fault {
             Self::Invalid(what) => f.write_str(what),
             Self::Missing(kind) => write!(f, "has no '{kind}' box"),
             Self::OverLimit { limit, max, found } => write!(f, "{found} exceeds {limit} ({max})"),
-            Self::UnsupportedCodec(kind) if matches!(&kind.0, b"encv" | b"enca" | b"enct" | b"encs") => {
-                write!(f, "the track is encrypted ('{kind}'), and its encryption scheme is not supported")
+            Self::UnsupportedCodec(kind) if matches!(&kind.0, b"enct" | b"encs") => {
+                write!(f, "the track is encrypted ('{kind}'), which is supported only for video and audio")
             }
             Self::UnsupportedCodec(kind) => write!(f, "codec '{kind}' is not supported"),
             Self::CodecConfiguration(why) => write!(f, "codec configuration: {why}"),

@@ -51,9 +51,11 @@ known! {
     WIDE = b"wide", "Room for a 64-bit size, QuickTime.";
     META = b"meta", "Metadata, §8.11.1.";
     UDTA = b"udta", "User data, §8.10.1.";
+    KIND = b"kind", "Track kind, §8.10.4.";
     PDIN = b"pdin", "Progressive download information, §8.1.3.";
     UUID = b"uuid", "A box named by a 16-byte UUID, §4.2.";
     LMSG = b"lmsg", "Brand of a track's last segment, ISO/IEC 23009-1 §6.3.3.";
+    WEBVTT = b"vtt ", "Not a box: a WebVTT file, in errors.";
     VIDE = b"vide", "Handler of video tracks.";
     SOUN = b"soun", "Handler of audio tracks.";
     TEXT = b"text", "Handler of WebVTT tracks, ISO/IEC 14496-30.";

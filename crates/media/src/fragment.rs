@@ -45,6 +45,8 @@ pub struct Fragment {
     pub all_sync: bool,
     /// Byte range of the samples, relative to the first byte of the moof.
     pub data: Range<u64>,
+    /// End of the first sample, relative to the first byte of the moof.
+    pub first_sample_end: u64,
     /// Sum of the samples' sizes, in bytes.
     pub data_size: u64,
     /// Whether tfhd has an absolute base_data_offset, which CMAF and MSE forbid.
@@ -98,6 +100,7 @@ impl Fragment {
             starts_with_sync: samples.first_is_sync,
             all_sync: samples.all_sync,
             data: start..end,
+            first_sample_end: u64::try_from(samples.first_end).unwrap_or(end),
             data_size: samples.size,
             has_base_data_offset: head.base_data_offset.is_some(),
         })

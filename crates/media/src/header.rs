@@ -6,6 +6,9 @@ use crate::error::{Error, Fault, Result};
 use crate::fourcc::FourCc;
 use crate::fragment::MEDIA_TIME_MAX;
 use crate::language;
+use crate::properties::Properties;
+use crate::protection;
+use crate::purpose::ROLE_SCHEME;
 use crate::track::{Media, SampleDefaults, TrackInfo};
 
 /// Maximum length of a moov, in bytes. The moov of a fragmented file takes about 1 KiB. The moov of
@@ -57,7 +60,11 @@ pub(crate) fn parse_delayed_moov(moov: &Mp4Box<'_>) -> Result<(TrackInfo, u64)> 
         Some(elng) => language::from_elng(elng.full()?.2.rest()),
         None => language::from_packed(packed),
     };
-    let (codec, media) = media(&mdia, &tkhd)?;
+    let (codec, media, mut properties) = media(&mdia, &tkhd)?;
+    add_kinds(&trak, &mut properties)?;
+    if let Some(protection) = &mut properties.protection {
+        protection.systems = protection::systems(moov)?;
+    }
     let movie_timescale = movie_timescale(&moov.require(FourCc::MVHD)?)?;
     let (edit_media_time, delay) = match trak.find(FourCc::EDTS)? {
         Some(edts) => match edts.find(FourCc::ELST)? {
@@ -72,6 +79,7 @@ pub(crate) fn parse_delayed_moov(moov: &Mp4Box<'_>) -> Result<(TrackInfo, u64)> 
         codec,
         language,
         media,
+        properties,
         sample_defaults: sample_defaults(&mvex, tkhd.track_id)?,
         edit_media_time,
     };
@@ -93,6 +101,20 @@ fn only_trak<'a>(moov: &Mp4Box<'a>) -> Result<Mp4Box<'a>> {
         Some(_) => Err(moov.fault(Fault::ManyTracks(count))),
         None => Err(moov.fault(Fault::Missing(FourCc::TRAK))),
     }
+}
+
+/// Adds the purposes in the kind boxes (§8.10.4) of a track's user data. Malformed user data is
+/// ignored, because QuickTime ends it with four zero bytes.
+fn add_kinds(trak: &Mp4Box<'_>, properties: &mut Properties) -> Result<()> {
+    let Some(udta) = trak.find(FourCc::UDTA)? else { return Ok(()) };
+    for kind in udta.children().map_while(Result::ok).filter(|child| child.kind == FourCc::KIND) {
+        let Ok((_, _, fields)) = kind.full() else { continue };
+        let mut strings = fields.rest().split(|byte| *byte == 0).map(std::str::from_utf8);
+        if let (Some(Ok(ROLE_SCHEME)), Some(Ok(role))) = (strings.next(), strings.next()) {
+            properties.purposes.add_role(role);
+        }
+    }
+    Ok(())
 }
 
 /// The tkhd fields in use (§8.3.2).
@@ -141,7 +163,7 @@ fn movie_timescale(mvhd: &Mp4Box<'_>) -> Result<u32> {
     r.u32()
 }
 
-fn media(mdia: &Mp4Box<'_>, tkhd: &TrackHeader) -> Result<(String, Media)> {
+fn media(mdia: &Mp4Box<'_>, tkhd: &TrackHeader) -> Result<(String, Media, Properties)> {
     let hdlr = mdia.require(FourCc::HDLR)?;
     let (_, _, mut r) = hdlr.full()?;
     r.skip(4)?;
@@ -157,14 +179,21 @@ fn media(mdia: &Mp4Box<'_>, tkhd: &TrackHeader) -> Result<(String, Media)> {
         FourCc::VIDE => {
             let video = codec::video(&entry)?;
             let (width, height) = shown_size(&video, tkhd);
-            Ok((video.codec, Media::Video { width, height }))
+            let properties =
+                Properties { colour: video.colour, protection: video.protection, ..Properties::default() };
+            Ok((video.codec, Media::Video { width, height }, properties))
         }
         FourCc::SOUN => {
             let audio = codec::audio(&entry)?;
             let (sample_rate, channels) = (audio.sample_rate, audio.channels);
-            Ok((audio.codec, Media::Audio { sample_rate, channels }))
+            let properties = Properties {
+                audio_objects: audio.objects,
+                protection: audio.protection,
+                ..Properties::default()
+            };
+            Ok((audio.codec, Media::Audio { sample_rate, channels }, properties))
         }
-        FourCc::TEXT | FourCc::SUBT => Ok((codec::text(&entry)?, Media::Text)),
+        FourCc::TEXT | FourCc::SUBT => Ok((codec::text(&entry)?, Media::Text, Properties::default())),
         _ => Err(hdlr.invalid("handler must be video, audio or text")),
     }
 }

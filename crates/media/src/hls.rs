@@ -8,20 +8,26 @@
 //! **Invariant:** no text from a file enters a quoted string unfiltered, because §4.2 forbids `"`,
 //! CR and LF.
 
+mod group;
+pub mod iframes;
 pub mod joined;
+mod key;
 pub mod media;
 
 use crate::presentation::live::Epoch;
-use crate::presentation::{Kind, Rendition, SwitchingSet, language, switching_sets};
+use crate::presentation::sets::choice_purposes;
+use crate::presentation::{Bitrate, Kind, Rendition, SwitchingSet, switching_sets};
+use crate::properties::{DynamicRange, Properties};
+use crate::protection::Protection;
+use crate::purpose::Purpose;
 use crate::track::{Media, TrackInfo};
+use group::{Group, SUBTITLES, Type};
 use std::fmt::Write;
 
 /// Protocol version. EXT-X-MAP requires only 6 (§8), but players associate 7 with fMP4.
 const VERSION: u32 = 7;
 /// Tag declaring that decoding can start with any segment.
 const INDEPENDENT: &str = "#EXT-X-INDEPENDENT-SEGMENTS\n";
-/// GROUP-ID of all subtitles.
-const SUBTITLES_GROUP: &str = "subtitles";
 
 /// Writes the multivariant playlist of on-demand tracks, whose segments all begin with a sync
 /// sample.
@@ -37,67 +43,79 @@ pub fn multivariant_live(epoch: &Epoch) -> String {
 
 fn write(renditions: &[Rendition<'_>], independent: &str) -> String {
     let sets = switching_sets(renditions);
-    let audio = audio_groups(renditions, &sets);
+    let (audio, choices) = group::audio(renditions, &sets);
     let text: Vec<usize> = of_kind(&sets, Kind::Text).flat_map(|s| s.members.clone()).collect();
     let mut out = format!("#EXTM3U\n#EXT-X-VERSION:{VERSION}\n{independent}");
     let has_video = of_kind(&sets, Kind::Video).next().is_some();
     // Audio-only content in one language needs no group: the variants are the renditions.
     let groups: &[Group] = if has_video || audio.iter().any(|g| g.members.len() > 1) { &audio } else { &[] };
+    let defaults: Vec<usize> = sets.iter().filter(|s| s.is_default).flat_map(|s| s.members.clone()).collect();
+    let names = group::names(renditions, &choices);
     for group in groups {
-        write_media(&mut out, renditions, "AUDIO", &group.id, &group.members);
+        let members = &group.members;
+        group::write(&mut out, renditions, (Type::Audio, &group.id), members, &names, &defaults);
     }
-    if !text.is_empty() {
-        write_media(&mut out, renditions, "SUBTITLES", SUBTITLES_GROUP, &text);
+    let names = group::names(renditions, &text);
+    group::write(&mut out, renditions, (Type::Subtitles, SUBTITLES), &text, &names, &defaults);
+    let video = video_sets(renditions, &sets);
+    let variants = variants(&video, &audio);
+    let of = |test: fn(&Properties) -> bool| variants.iter().any(|v| test(&renditions[v.0].info.properties));
+    let common = Common {
+        text: &text,
+        has_captions: of(|properties| properties.purposes.has(Purpose::Caption)),
+        has_high_range: of(|properties| properties.dynamic_range() != DynamicRange::Standard),
+    };
+    write_session_keys(&mut out, renditions);
+    if common.has_captions {
+        group::write_captions(&mut out);
     }
-    for (variant, group) in variants(&sets, &audio, has_video) {
+    for (variant, group) in variants {
         let group = group.filter(|_| !groups.is_empty());
-        write_variant(&mut out, renditions, variant, group, &text);
+        write_variant(&mut out, renditions, variant, group, &common);
     }
+    let range = |rendition: &Rendition<'_>| common.has_high_range.then(|| video_range(rendition.info));
+    iframes::write(&mut out, renditions, &video, range);
     out
 }
 
-/// An EXT-X-MEDIA group: one track per language, all of similar bitrate.
-struct Group {
-    id: String,
-    members: Vec<usize>,
-}
-
-/// Builds the audio groups: one per codec and number of channels and, if a language has several
-/// bitrates, one per bitrate rank (§4.4.6.1.1 requires every group to offer the same choices).
-fn audio_groups(renditions: &[Rendition<'_>], sets: &[SwitchingSet]) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
-    for set in of_kind(sets, Kind::Audio) {
-        for (rank, &member) in set.members.iter().rev().enumerate() {
-            let id = group_id(renditions[member].info, rank);
-            match groups.iter_mut().find(|g| g.id == id) {
-                Some(group) => group.members.push(member),
-                None => groups.push(Group { id, members: vec![member] }),
-            }
+/// Writes each key of the tracks once.
+fn write_session_keys(out: &mut String, renditions: &[Rendition<'_>]) {
+    let mut written: Vec<&Protection> = Vec::new();
+    for protection in renditions.iter().filter_map(|r| r.info.properties.protection.as_ref()) {
+        if !written.contains(&protection) {
+            key::write(out, key::SESSION_KEY, protection);
+            written.push(protection);
         }
     }
-    groups
 }
 
-/// Returns a GROUP-ID such as `audio-mp4a.40.2-2ch`, or `…-1` for the second-best bitrate.
-fn group_id(info: &TrackInfo, rank: usize) -> String {
-    let Media::Audio { channels, .. } = info.media else { return String::from("audio") };
-    let rank = if rank == 0 { String::new() } else { format!("-{rank}") };
-    format!("audio-{}-{channels}ch{rank}", info.codec)
+/// What all variants share.
+struct Common<'a> {
+    /// The subtitles.
+    text: &'a [usize],
+    /// Whether a video track has CEA-608 captions.
+    has_captions: bool,
+    /// Whether a video track has a high dynamic range.
+    has_high_range: bool,
+}
+
+/// Returns the sets of video whose members are variants. A video track with a purpose of its own,
+/// such as one with an interpreter, is no variant, because players would switch to it when the
+/// bandwidth changes.
+fn video_sets<'a>(renditions: &[Rendition<'_>], sets: &'a [SwitchingSet]) -> Vec<&'a SwitchingSet> {
+    let is_plain = |set: &&SwitchingSet| choice_purposes(renditions[set.members[0]].info).is_empty();
+    of_kind(sets, Kind::Video).filter(|set| set.is_default || is_plain(set)).collect()
 }
 
 /// Returns the variants: every video track paired with every audio group or, without video, every
 /// audio track of the first language.
-fn variants<'a>(
-    sets: &'a [SwitchingSet],
-    audio: &'a [Group],
-    has_video: bool,
-) -> Vec<(usize, Option<&'a Group>)> {
+fn variants<'a>(video: &[&SwitchingSet], audio: &'a [Group]) -> Vec<(usize, Option<&'a Group>)> {
     let mut variants = Vec::new();
-    if !has_video {
+    if video.is_empty() {
         variants.extend(audio.iter().map(|group| (group.members[0], Some(group))));
         return variants;
     }
-    for &member in of_kind(sets, Kind::Video).flat_map(|s| &s.members) {
+    for &member in video.iter().flat_map(|set| &set.members) {
         match audio {
             [] => variants.push((member, None)),
             groups => variants.extend(groups.iter().map(|group| (member, Some(group)))),
@@ -110,63 +128,43 @@ fn of_kind(sets: &[SwitchingSet], kind: Kind) -> impl Iterator<Item = &Switching
     sets.iter().filter(move |s| s.kind == kind)
 }
 
-fn write_media(out: &mut String, renditions: &[Rendition<'_>], kind: &str, group: &str, members: &[usize]) {
-    let names = names(renditions, members);
-    for (i, (&member, name)) in members.iter().zip(names).enumerate() {
-        let Rendition { name: track, info, .. } = renditions[member];
-        let is_default = kind == "AUDIO" && i == 0;
-        let mut attributes = Attributes::new(out, "#EXT-X-MEDIA");
-        attributes.plain("TYPE", kind).quoted("GROUP-ID", group).quoted("NAME", &name);
-        if let Some(language) = language(info) {
-            attributes.quoted("LANGUAGE", language);
-        }
-        attributes.plain("DEFAULT", if is_default { "YES" } else { "NO" }).plain("AUTOSELECT", "YES");
-        if let Media::Audio { channels, .. } = info.media {
-            attributes.quoted("CHANNELS", &channels.to_string());
-        }
-        attributes.quoted("URI", &format!("{track}/media.m3u8"));
-        attributes.end();
-    }
-}
-
-/// Returns names for a player's menu: the language if it is unique in the group, otherwise the
-/// track's name (§4.4.6.1 requires NAME to be unique in a group).
-fn names(renditions: &[Rendition<'_>], members: &[usize]) -> Vec<String> {
-    let languages: Vec<_> = members.iter().map(|&m| language(renditions[m].info)).collect();
-    let unique = |l: &&str| languages.iter().filter(|other| **other == Some(*l)).count() == 1;
-    let of = |(i, &m): (usize, &usize)| languages[i].filter(unique).unwrap_or(renditions[m].name).to_owned();
-    members.iter().enumerate().map(of).collect()
-}
-
 fn write_variant(
     out: &mut String,
     renditions: &[Rendition<'_>],
     variant: usize,
     group: Option<&Group>,
-    text: &[usize],
+    common: &Common<'_>,
 ) {
     let main = &renditions[variant];
+    let is_video = Kind::of(main.info) == Kind::Video;
+    let members = group.map_or(&[][..], |g| &g.members);
+    let members_max = |of: fn(&Rendition<'_>) -> u64| members.iter().map(|&m| of(&renditions[m])).max();
+    let (peak, average) = (members_max(|r| r.bitrate.peak), members_max(|r| r.bitrate.average));
+    let (peak, average) = (peak.unwrap_or(0), average.unwrap_or(0));
     // A video variant is played with one member of the group. An audio variant is itself a member
     // and is played alone.
-    let others = group.map_or(&[][..], |g| &g.members).iter().filter(|&&m| m != variant);
-    let others: Vec<_> = if Kind::of(main.info) == Kind::Video { others.collect() } else { Vec::new() };
-    let peak = others.iter().map(|&&m| renditions[m].bitrate.peak).max().unwrap_or(0);
-    let average = others.iter().map(|&&m| renditions[m].bitrate.average).max().unwrap_or(0);
+    let bitrate = match is_video {
+        true => Bitrate { peak: main.bitrate.peak + peak, average: main.bitrate.average + average },
+        false => Bitrate { peak: main.bitrate.peak.max(peak), average: main.bitrate.average.max(average) },
+    };
     let mut codecs = vec![main.info.codec.as_str()];
     // §4.4.6.2: CODECS lists every format of the variant's renditions, including subtitles.
-    for &member in others.iter().copied().chain(text) {
+    for &member in members.iter().chain(common.text) {
         let codec = renditions[member].info.codec.as_str();
-        if !codecs.contains(&codec) {
+        if !codec.is_empty() && !codecs.contains(&codec) {
             codecs.push(codec);
         }
     }
     let mut attributes = Attributes::new(out, "#EXT-X-STREAM-INF");
     attributes
-        .plain("BANDWIDTH", main.bitrate.peak + peak)
-        .plain("AVERAGE-BANDWIDTH", main.bitrate.average + average)
+        .plain("BANDWIDTH", bitrate.peak)
+        .plain("AVERAGE-BANDWIDTH", bitrate.average)
         .quoted("CODECS", &codecs.join(","));
     if let Media::Video { width, height } = main.info.media {
         attributes.plain("RESOLUTION", format_args!("{width}x{height}"));
+    }
+    if is_video && common.has_high_range {
+        attributes.plain("VIDEO-RANGE", video_range(main.info));
     }
     if let Some((num, den)) = main.frame_rate {
         attributes.plain("FRAME-RATE", format_args!("{:.3}", f64::from(num) / f64::from(den)));
@@ -174,11 +172,27 @@ fn write_variant(
     if let Some(group) = group {
         attributes.quoted("AUDIO", &group.id);
     }
-    if !text.is_empty() {
-        attributes.quoted("SUBTITLES", SUBTITLES_GROUP);
+    if !common.text.is_empty() {
+        attributes.quoted("SUBTITLES", SUBTITLES);
+    }
+    if is_video {
+        // Without the attribute, players look for captions in the video (§4.4.6.2).
+        match common.has_captions {
+            true => attributes.quoted("CLOSED-CAPTIONS", group::CAPTIONS),
+            false => attributes.plain("CLOSED-CAPTIONS", "NONE"),
+        };
     }
     attributes.end();
     let _ = writeln!(out, "{}/media.m3u8", main.name);
+}
+
+/// Returns VIDEO-RANGE (§4.4.6.2).
+fn video_range(info: &TrackInfo) -> &'static str {
+    match info.properties.dynamic_range() {
+        DynamicRange::Standard => "SDR",
+        DynamicRange::Hlg => "HLG",
+        DynamicRange::Pq => "PQ",
+    }
 }
 
 /// A writer of one attribute list (§4.2).

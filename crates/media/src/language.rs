@@ -1,6 +1,8 @@
 //! Track languages as BCP 47 tags, from the packed ISO 639-2 code in mdhd (ISO/IEC 14496-12
 //! §8.4.2.3).
 
+use crate::purpose::is_purpose_word;
+
 /// ISO 639-2 codes, terminological and bibliographic, with a two-letter equivalent, because BCP 47
 /// requires the shortest code (RFC 5646 §2.2.1). Each word is a three-letter code followed by its
 /// two-letter equivalent. Source: Unicode CLDR, as all codes shortened by
@@ -43,6 +45,27 @@ pub(crate) fn from_elng(text: &[u8]) -> Option<String> {
     if text.len() == 3 { from_code(text) } else { Some(text.to_owned()) }
 }
 
+/// Languages without a two-letter code that subtitles often have.
+const ONLY_THREE_LETTERS: [&str; 5] = ["cmn", "fil", "haw", "und", "yue"];
+
+/// Returns the language in a file name such as `film.pt-BR.forced.vtt`: the last part between dots or
+/// underscores that is a language tag of a known language and not a purpose.
+#[must_use]
+pub fn from_name(file: &str) -> Option<String> {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let (stem, _) = name.rsplit_once('.')?;
+    let mut parts = stem.rsplit(['.', '_']).filter(|part| !is_purpose_word(part));
+    let part = parts.find(|part| {
+        let primary = part.split('-').next().unwrap_or(part).to_ascii_lowercase();
+        let is_known = |entry: &str| entry[..3] == primary || entry[3..] == primary;
+        ONLY_THREE_LETTERS.contains(&primary.as_str()) || SHORTER.split(' ').any(is_known)
+    })?;
+    from_elng(part.to_ascii_lowercase().as_bytes()).map(|tag| match part.split_once('-') {
+        Some((_, subtags)) => format!("{}-{subtags}", &tag[..tag.len() - subtags.len() - 1]),
+        None => tag,
+    })
+}
+
 /// Maximum length of a language tag; RFC 5646 §4.4.1 requires support for 35.
 const LANGUAGE_BYTES_MAX: usize = 35;
 
@@ -80,6 +103,15 @@ mod tests {
         assert_eq!(from_elng(b"\0"), None);
         assert_eq!(from_elng(b"en\"\n#EXT\0"), None);
         assert_eq!(from_elng(&[b'a'; 36]), None);
+    }
+
+    #[test]
+    fn file_names_state_languages() {
+        let of = |file: &str| from_name(file).unwrap_or_else(|| String::from("-"));
+        let files = ["a/de.vtt", "a/film.EN.forced.vtt", "subs_ger_sdh.vtt", "x.pt-BR.vtt", "yue.vtt"];
+        assert_eq!(files.map(of), ["de", "en", "de", "pt-BR", "yue"]);
+        let none = ["de/subs.vtt", "sub.vtt", "subtitles.vtt", "cc.vtt", "en", "x.und.vtt", "x.e.vtt"];
+        assert_eq!(none.map(of), ["-"; 7]);
     }
 
     #[test]

@@ -23,12 +23,14 @@ pub mod sets;
 pub mod utc;
 pub mod warning;
 
-use crate::track::{Segment, TrackIndex, TrackInfo};
+pub use crate::kind::Kind;
+use crate::track::{Media, Segment, TrackIndex, TrackInfo};
+use crate::vtt;
 use align::Aligned;
 pub use align::Misaligned;
 pub use rate::Bitrate;
 pub use role::Role;
-pub use sets::{Kind, SwitchingSet, switching_sets};
+pub use sets::{SwitchingSet, switching_sets, trick_play_sets};
 pub use warning::Warning;
 
 /// A track file, with its name in URLs.
@@ -86,6 +88,29 @@ impl NamedTrack {
         shown.get(at).map(|s| self.place(s)).filter(|placed| placed.time == time)
     }
 
+    /// Returns the shown segments of a video track, each with the number of bytes up to the end of
+    /// its first frame, a sync sample; `None` if that is unknown. Without sizes from the index, a
+    /// segment must be a single frame.
+    pub fn key_frames(&self) -> Option<Vec<(Placed, u64)>> {
+        let TrackIndex { segments, key_sizes, .. } = &self.index;
+        if key_sizes.len() == segments.len() {
+            let sizes = &key_sizes[segments.len() - self.shown().len()..];
+            return Some(self.segments().zip(sizes.iter().map(|&size| u64::from(size))).collect());
+        }
+        let (num, den) = self.index.frame_rate.filter(|_| self.index.all_sync)?;
+        let timescale = u64::from(self.index.info.timescale);
+        let is_frame = |s: &Segment| s.duration * u64::from(num) <= timescale * u64::from(den);
+        let frames = || self.segments().map(|placed| (placed, placed.segment.size));
+        segments.iter().all(is_frame).then(|| frames().collect())
+    }
+
+    /// Returns the bitrates of the key frames, if [known](NamedTrack::key_frames).
+    fn key_frame_bitrate(&self) -> Option<Bitrate> {
+        let frames = self.key_frames()?;
+        let sizes: Vec<(u64, u64)> = frames.iter().map(|(placed, size)| (*size, placed.duration)).collect();
+        Some(rate::measure_sizes(&sizes, self.index.info.timescale))
+    }
+
     /// Returns the presentation time of the first sample, in the track's timescale.
     fn start(&self) -> u64 {
         self.segments().next().map_or(0, |s| s.time)
@@ -104,6 +129,7 @@ impl NamedTrack {
             info: &self.index.info,
             frame_rate: self.index.frame_rate,
             bitrate: rate::measure(&self.index.segments, self.index.info.timescale),
+            key_frames: self.key_frame_bitrate(),
         }
     }
 }
@@ -121,6 +147,8 @@ pub struct Rendition<'a> {
     pub frame_rate: Option<(u32, u32)>,
     /// Bitrates measured from the segments.
     pub bitrate: Bitrate,
+    /// Bitrates of the key frames alone, if the track has an I-frame playlist.
+    pub key_frames: Option<Bitrate>,
 }
 
 /// A complete presentation whose tracks align.
@@ -142,6 +170,11 @@ impl OnDemand {
     ///
     /// Returns the reasons for all tracks if no video or audio track remains.
     pub fn new(tracks: Vec<NamedTrack>) -> Result<OnDemand, Misaligned> {
+        let mut tracks = tracks;
+        for NamedTrack { file, index, .. } in &mut tracks {
+            let kind = Kind::of(&index.info);
+            index.info.properties.purposes.add_name(file, kind);
+        }
         let Aligned { tracks, mut excluded } = align::keep_aligned(tracks);
         let (tracks, roles): (Vec<_>, Vec<_>) = tracks.into_iter().unzip();
         if !tracks.iter().any(|t| Kind::of(&t.index.info) != Kind::Text) {
@@ -156,7 +189,26 @@ impl OnDemand {
         let timed = tracks.iter().find(|t| Kind::of(&t.index.info) != Kind::Text);
         let reference = video.or(timed).ok_or(Misaligned::NoTracks)?;
         let start = (reference.start(), reference.index.info.timescale);
-        Ok(OnDemand { tracks, roles, excluded, start })
+        let mut presentation = OnDemand { tracks, roles, excluded, start };
+        presentation.fit_files();
+        Ok(presentation)
+    }
+
+    /// Fits WebVTT files, whose times count from the start of the presentation, to its start and
+    /// duration. The segments of a file state the start, so its version does, too.
+    fn fit_files(&mut self) {
+        let (duration_us, start) = (self.duration_us(), self.start_in(vtt::MPEG_TIMESCALE));
+        for track in self.tracks.iter_mut().filter(|t| t.index.info.media == Media::WebVtt) {
+            vtt::fit(&mut track.index.segments, duration_us.div_ceil(1000));
+            if start != 0 {
+                track.version.push_str(&format!("-{start:x}"));
+            }
+        }
+    }
+
+    /// Iterates over the tracks in MP4.
+    fn timed(&self) -> impl Iterator<Item = &NamedTrack> {
+        self.tracks.iter().filter(|t| t.index.info.media != Media::WebVtt)
     }
 
     /// Returns the reason for each track that was left out.
@@ -194,7 +246,7 @@ impl OnDemand {
     /// microseconds.
     pub fn duration_us(&self) -> u64 {
         let start = micros(self.start.0, self.start.1);
-        let ends = self.tracks.iter().map(|t| micros(t.end(), t.index.info.timescale));
+        let ends = self.timed().map(|t| micros(t.end(), t.index.info.timescale));
         ends.max().unwrap_or(0).saturating_sub(start)
     }
 
@@ -204,7 +256,7 @@ impl OnDemand {
         let longest = |t: &NamedTrack| {
             micros_up(t.segments().map(|s| s.duration).max().unwrap_or(0), t.index.info.timescale)
         };
-        self.tracks.iter().map(longest).max().unwrap_or(0)
+        self.timed().map(longest).max().unwrap_or(0)
     }
 }
 

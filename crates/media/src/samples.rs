@@ -82,6 +82,8 @@ pub(crate) struct Samples {
     pub(crate) earliest: i64,
     pub(crate) first_is_sync: bool,
     pub(crate) all_sync: bool,
+    /// End of the first sample's data, relative to the first byte of the moof.
+    pub(crate) first_end: i128,
     pub(crate) data: Option<Range<i128>>,
     pace: Pace,
 }
@@ -107,6 +109,7 @@ impl Samples {
             earliest: i64::MAX,
             first_is_sync: false,
             all_sync: true,
+            first_end: 0,
             data: None,
             pace: Pace::Unknown,
         }
@@ -142,6 +145,7 @@ impl Samples {
         let opening = Sample { flags: first_flags.unwrap_or(first.flags), ..first };
         if self.count == 0 {
             self.first_is_sync = opening.is_sync();
+            self.first_end = start + i128::from(opening.size);
         }
         self.add(opening, 1);
         if flags & tr::PER_SAMPLE == 0 {

@@ -3,6 +3,8 @@
 //! Times and durations are in the track's own timescale (mdhd, ISO/IEC 14496-12 §8.4.2), never in
 //! seconds. Only manifests convert them, so that rounding errors do not accumulate.
 
+use crate::properties::Properties;
+
 /// Contents of a CMAF header (ftyp + moov, ISO/IEC 23000-19 §7.2), which describes one track.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrackInfo {
@@ -16,6 +18,8 @@ pub struct TrackInfo {
     pub language: Option<String>,
     /// Properties specific to the media kind.
     pub media: Media,
+    /// Optional properties.
+    pub properties: Properties,
     /// trex defaults for values missing in a fragment (ISO/IEC 14496-12 §8.8.3).
     pub sample_defaults: SampleDefaults,
     /// Media time presented first: the edit list's media_time, or 0 without one.
@@ -41,6 +45,8 @@ pub enum Media {
     },
     /// Subtitles in fMP4 (wvtt, stpp).
     Text,
+    /// A WebVTT file.
+    WebVtt,
 }
 
 /// Defaults for sample values missing in a fragment.
@@ -88,10 +94,13 @@ pub struct TrackIndex {
     pub all_sync: bool,
     /// All segments in order, contiguous except for boxes between segments (sidx, mfra).
     pub segments: Vec<Segment>,
+    /// Bytes from the start of each segment to the end of its first sample, for a video track whose
+    /// segments all begin with a sync sample of known size. Otherwise empty.
+    pub key_sizes: Vec<u32>,
 }
 
 /// File name extensions of track files.
-pub const TRACK_EXTENSIONS: [&str; 7] = ["mp4", "m4v", "m4a", "m4s", "cmfv", "cmfa", "cmft"];
+pub const TRACK_EXTENSIONS: [&str; 8] = ["mp4", "m4v", "m4a", "m4s", "cmfv", "cmfa", "cmft", "vtt"];
 
 /// Returns whether a file is treated as a track: its name is not hidden and has one of
 /// [`TRACK_EXTENSIONS`], in upper or lower case.
@@ -103,7 +112,7 @@ pub fn is_track_file(name: &str) -> bool {
 
 /// Message for an operator whose directory contains no track.
 pub const TRACK_EXTENSIONS_HELP: &str =
-    "a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa or .cmft";
+    "a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa, .cmft or .vtt";
 
 #[cfg(test)]
 mod tests {

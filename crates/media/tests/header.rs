@@ -8,6 +8,7 @@ use expect_test::{Expect, expect};
 use support::build::{HeaderParts, boxed, full, sound, visual, words};
 use support::ffmpeg;
 use thalweg_media::header;
+use thalweg_media::properties::Properties;
 use thalweg_media::track::Media;
 
 fn check(file: &[u8], expect: Expect) {
@@ -19,7 +20,17 @@ fn check(file: &[u8], expect: Expect) {
                 Media::Text => "text".to_owned(),
             };
             let language = info.language.unwrap_or_else(|| "-".to_owned());
-            format!("{} {media} /{} {language} {}", info.codec, info.timescale, info.edit_media_time)
+            let Properties { purposes, colour, audio_objects, protection } = info.properties;
+            let protection = protection.map(|p| {
+                let systems: Vec<_> = p.systems.iter().map(|s| format!(" {}={:?}", s.id, s.data())).collect();
+                format!(" {} key {}{}", p.scheme.name(), p.key_id, systems.concat())
+            });
+            let colour = colour.map(|c| format!(" colour {}/{}/{}", c.primaries, c.transfer, c.matrix));
+            let objects = audio_objects.map(|index| format!(" objects {index}"));
+            let purposes: Vec<_> = purposes.list.iter().map(|p| format!(" {}", p.role())).collect();
+            let properties = [colour, objects, protection].map(Option::unwrap_or_default).concat();
+            let (timescale, edit) = (info.timescale, info.edit_media_time);
+            format!("{} {media} /{timescale} {language} {edit}{properties}{}", info.codec, purposes.concat())
         }
         Err(error) => error.to_string(),
     });
@@ -82,6 +93,153 @@ fn ffmpeg_audio_codecs_are_recognised() {
     check("-c:a ac3 -ac 6", expect!["ac-3 48000 Hz, 6 channels /48000 - 0"]);
     check("-c:a eac3 -ac 6", expect!["ec-3 48000 Hz, 6 channels /48000 - 0"]);
     check("-c:a libmp3lame -ac 2", expect!["mp4a.6b 48000 Hz, 2 channels /48000 - 0"]);
+}
+
+#[test]
+fn colour_of_ffmpeg_is_read() {
+    let check = |args: &str, expect: Expect| {
+        let input = "-f lavfi -i testsrc2=size=128x72:rate=25 -frames:v 2 -movflags +cmaf+delay_moov";
+        check(&ffmpeg(&format!("{input} {args}")), expect);
+    };
+    let hdr10 = "-color_primaries bt2020 -color_trc smpte2084 -colorspace bt2020nc";
+    let hevc = "-c:v libx265 -preset ultrafast -x265-params log-level=none -pix_fmt yuv420p10 -tag:v hvc1";
+    check(&format!("{hevc} {hdr10}"), expect!["hvc1.2.4.L30.90 128x72 /12800 - 0 colour 9/16/9"]);
+    let hlg = "-color_primaries bt2020 -color_trc arib-std-b67 -colorspace bt2020nc";
+    check(&format!("{hevc} {hlg}"), expect!["hvc1.2.4.L30.90 128x72 /12800 - 0 colour 9/18/9"]);
+    check(
+        &format!("-c:v libaom-av1 -cpu-used 8 -pix_fmt yuv420p10 {hdr10}"),
+        expect!["av01.0.00M.10 128x72 /12800 - 0 colour 9/16/9"],
+    );
+    check(
+        &format!("-c:v libvpx-vp9 -deadline realtime -pix_fmt yuv420p10 {hdr10}"),
+        expect!["vp09.02.10.10 128x72 /12800 - 0 colour 9/16/9"],
+    );
+}
+
+/// VP9 has its colour in vpcC too.
+#[test]
+fn colour_of_vp9_without_colr_is_read() {
+    let vpcc = full(b"vpcC", 1, 0, &[2, 10, 0xa2, 9, 16, 9, 0, 0]);
+    let entry = visual(b"vp09", (640, 360), &vpcc);
+    check(
+        &HeaderParts { sample_entry: entry, ..HeaderParts::video(1000) }.build(),
+        expect!["vp09.02.10.10 640x360 /1000 - 0 colour 9/16/9"],
+    );
+    let icc = boxed(b"colr", b"prof1234");
+    let nclx = boxed(b"colr", &[&b"nclx"[..], &[0, 9, 0, 18, 0, 9, 0x80]].concat());
+    let avcc = boxed(b"avcC", &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0]);
+    let entry = visual(b"avc1", (640, 360), &[avcc, icc, nclx].concat());
+    check(
+        &HeaderParts { sample_entry: entry, ..HeaderParts::video(1000) }.build(),
+        expect!["avc1.64001f 640x360 /1000 - 0 colour 9/18/9"],
+    );
+}
+
+#[test]
+fn enhanced_ac3_counts_dependent_channels_and_objects() {
+    let with = |dec3: &[u8]| {
+        let entry = sound(b"ec-3", 2, 48_000, &boxed(b"dec3", dec3));
+        HeaderParts { sample_entry: entry, ..HeaderParts::audio(48_000) }.build()
+    };
+    // One independent substream of 5.1 channels.
+    check(&with(&[0x0c, 0, 0x20, 0x0f, 0]), expect!["ec-3 48000 Hz, 6 channels /48000 - 0"]);
+    // The same, with a dependent substream that adds a pair of rear channels: 7.1.
+    check(&with(&[0x0c, 0, 0x20, 0x0f, 0x02, 0x02]), expect!["ec-3 48000 Hz, 8 channels /48000 - 0"]);
+    // 5.1 with 16 audio objects (Dolby Atmos).
+    check(
+        &with(&[0x0c, 0, 0x20, 0x0f, 0, 0x01, 16]),
+        expect!["ec-3 48000 Hz, 6 channels /48000 - 0 objects 16"],
+    );
+}
+
+#[test]
+fn encryption_is_read() {
+    let tenc = [&[0, 0x19, 1, 0][..], &[0xab; 16], &[16], &[9; 16]].concat();
+    let sinf = |scheme: &[u8; 4]| {
+        let schm = full(b"schm", 0, 0, &[&scheme[..], &[0, 1, 0, 0]].concat());
+        let schi = boxed(b"schi", &full(b"tenc", 1, 0, &tenc));
+        boxed(b"sinf", &[boxed(b"frma", b"avc1"), schm, schi].concat())
+    };
+    let avcc = boxed(b"avcC", &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0]);
+    let with = |sinf: &[u8], systems: &[Vec<u8>]| {
+        let entry = visual(b"encv", (640, 360), &[&avcc, sinf].concat());
+        let header = HeaderParts { sample_entry: entry, ..HeaderParts::video(1000) }.build();
+        let moov = [&header[32..], &systems.concat()].concat();
+        [&header[..24], &boxed(b"moov", &moov)].concat()
+    };
+    let pssh = full(b"pssh", 0, 0, &[&[0xed; 16][..], &[0, 0, 0, 2, 7, 8]].concat());
+    let pssh_1 = full(b"pssh", 1, 0, &[&[0x10; 16][..], &[0, 0, 0, 1], &[5; 16], &[0, 0, 0, 0]].concat());
+    check(
+        &with(&sinf(b"cbcs"), &[pssh.clone(), pssh_1]),
+        expect![
+            "avc1.64001f 640x360 /1000 - 0 cbcs key abababab-abab-abab-abab-abababababab edededed-eded-eded-eded-edededededed=[7, 8] 10101010-1010-1010-1010-101010101010=[]"
+        ],
+    );
+    check(
+        &with(&sinf(b"cenc"), &[]),
+        expect!["avc1.64001f 640x360 /1000 - 0 cenc key abababab-abab-abab-abab-abababababab"],
+    );
+    check(
+        &with(&sinf(b"cens"), &[]),
+        expect!["offset 466: box 'schm': the track is encrypted, with another scheme than cenc or cbcs"],
+    );
+    check(
+        &with(&sinf(b"cenc"), &[full(b"pssh", 0, 0, &[0; 20])]),
+        expect![
+            "avc1.64001f 640x360 /1000 - 0 cenc key abababab-abab-abab-abab-abababababab 00000000-0000-0000-0000-000000000000=[]"
+        ],
+    );
+    let long = full(b"pssh", 0, 0, &[&[0; 16][..], &[0, 0, 0x40, 0], &[0; 0x4000]].concat());
+    check(
+        &with(&sinf(b"cenc"), &[long]),
+        expect!["offset 583: box 'pssh': 16416 exceeds PSSH_BYTES_MAX (16384)"],
+    );
+    check(
+        &with(&sinf(b"cenc"), &vec![pssh; 33]),
+        expect!["offset 1671: box 'pssh': 33 exceeds SYSTEMS_MAX (32)"],
+    );
+    let input = "-f lavfi -i testsrc2=size=128x72:rate=25 -frames:v 2 -c:v libx264 -movflags +cmaf";
+    let key = "-encryption_scheme cenc-aes-ctr -encryption_key 00112233445566778899aabbccddeeff \
+               -encryption_kid 0123456789abcdef0123456789abcdef";
+    check(
+        &ffmpeg(&format!("{input} -pix_fmt yuv420p {key}")),
+        expect!["avc1.64000a 128x72 /12800 - 0 cenc key 01234567-89ab-cdef-0123-456789abcdef"],
+    );
+}
+
+#[test]
+fn purposes_are_read_from_kind_boxes() {
+    let kind = |scheme: &str, value: &str| full(b"kind", 0, 0, format!("{scheme}\0{value}\0").as_bytes());
+    let role = |value: &str| kind("urn:mpeg:dash:role:2011", value);
+    let with = |boxes: &[Vec<u8>]| {
+        HeaderParts { in_trak: boxed(b"udta", &boxes.concat()), ..HeaderParts::audio(48_000) }.build()
+    };
+    check(
+        &with(&[role("commentary"), role("main"), role("dub"), role("commentary")]),
+        expect!["ac-3 48000 Hz, 2 channels /48000 - 0 dub commentary"],
+    );
+    check(
+        &with(&[kind("urn:other", "commentary"), role("unheard-of")]),
+        expect!["ac-3 48000 Hz, 2 channels /48000 - 0"],
+    );
+    // QuickTime ends user data with four zero bytes.
+    check(
+        &with(&[role("description"), vec![0; 4]]),
+        expect!["ac-3 48000 Hz, 2 channels /48000 - 0 description"],
+    );
+    let input = "-f lavfi -i sine=440:sample_rate=48000 -t 0.1 -c:a aac -movflags +cmaf+delay_moov";
+    check(
+        &ffmpeg(&format!("{input} -disposition:a:0 visual_impaired+descriptions")),
+        expect!["mp4a.40.2 48000 Hz, 1 channels /48000 - 0 description"],
+    );
+    check(
+        &ffmpeg(&format!("{input} -disposition:a:0 comment")),
+        expect!["mp4a.40.2 48000 Hz, 1 channels /48000 - 0 commentary"],
+    );
+    check(
+        &ffmpeg(&format!("{input} -disposition:a:0 dub")),
+        expect!["mp4a.40.2 48000 Hz, 1 channels /48000 - 0 dub"],
+    );
 }
 
 #[test]
@@ -191,9 +349,7 @@ fn missing_box_is_named() {
     );
     check(
         &entry(visual(b"encv", (8, 8), &[])),
-        expect![
-            "offset 345: box 'encv': the track is encrypted ('encv'), and its encryption scheme is not supported"
-        ],
+        expect!["offset 345: box 'encv': the track is encrypted, but has no 'sinf' box"],
     );
     check(
         &entry(boxed(b"avc1", &[0; 20])),

@@ -29,6 +29,23 @@ fn check(file: &[u8], expect: Expect) {
     });
 }
 
+/// The first frame of a segment ends after moof, mdat header and one sample of 3 bytes.
+#[test]
+fn key_frames_are_measured_if_every_moof_is_read() {
+    let header = HeaderParts::video(1000).build();
+    let styp = boxed(b"styp", b"cmfs\0\0\0\0");
+    let file = |header: &[u8]| {
+        let first = FragmentParts::new(0, 2000).build();
+        let second = [styp.clone(), FragmentParts::new(2000, 1000).build()].concat();
+        let rest = FragmentParts::new(3000, 1000).not_sync().build();
+        [header, &first, &second, &rest].concat()
+    };
+    let moof = u32::try_from(FragmentParts::new(0, 2000).moof().len()).unwrap();
+    let sizes = |file: &[u8]| index(file).unwrap().index.key_sizes;
+    assert_eq!(sizes(&file(&header)), [moof + 11, 16 + moof + 11]);
+    assert_eq!(sizes(&file(&HeaderParts::audio(1000).build())), [0; 0], "only video has key frames");
+}
+
 #[test]
 fn truncation_is_named() {
     let header = HeaderParts::video(1000).build();

@@ -182,6 +182,8 @@ impl Live {
             Item::MediaPlaylist { track } => self.media_playlist(request, &cell, &track).await,
             Item::Header { track, number: Some(number) } => self.header(request, &cell, &track, number).await,
             Item::Segment { track, name } => self.segment(request, &cell, &track, name).await,
+            Item::IFramePlaylist { .. } => not_found("a channel has no I-frame playlists"),
+            Item::WebVtt { .. } => not_found("a channel has no WebVTT files"),
             Item::Header { number: None, .. } => not_found("live headers are named init-NUMBER.mp4"),
         }
     }

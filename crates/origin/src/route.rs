@@ -31,10 +31,14 @@ pub(crate) enum Item {
     Mpd,
     /// `TRACK/media.m3u8`
     MediaPlaylist { track: String },
+    /// `TRACK/iframes.m3u8`
+    IFramePlaylist { track: String },
     /// `TRACK/init.mp4` (on demand) or `TRACK/init-NUMBER.mp4` (live)
     Header { track: String, number: Option<u64> },
     /// `TRACK/NAME.m4s`: NAME is the time (on demand) or the number (live).
     Segment { track: String, name: u64 },
+    /// `TRACK/TIME.vtt`, or `TRACK/subtitles.vtt`, the whole file.
+    WebVtt { track: String, time: Option<u64> },
 }
 
 impl Item {
@@ -72,7 +76,10 @@ pub(crate) fn route(target: &str) -> Result<Route, RouteError> {
         ["time"] => Ok(Route::Time),
         ["vod", name, track, version, file] if !version.is_empty() => {
             let what = item(&[*track, *file])?;
-            let versioned = matches!(what, Item::Header { number: None, .. } | Item::Segment { .. });
+            let versioned = matches!(
+                what,
+                Item::Header { number: None, .. } | Item::Segment { .. } | Item::WebVtt { .. }
+            );
             let version = Some((*version).to_owned()).filter(|_| versioned).ok_or(RouteError::Unknown)?;
             Ok(Route::Vod { name: (*name).to_owned(), version: Some(version), what })
         }
@@ -100,11 +107,20 @@ fn item(rest: &[&str]) -> Result<Item, RouteError> {
     if file == "media.m3u8" {
         return Ok(Item::MediaPlaylist { track });
     }
+    if file == "iframes.m3u8" {
+        return Ok(Item::IFramePlaylist { track });
+    }
     if file == "init.mp4" {
         return Ok(Item::Header { track, number: None });
     }
     if let Some(number) = file.strip_prefix("init-").and_then(|f| f.strip_suffix(".mp4")).and_then(number) {
         return Ok(Item::Header { track, number: Some(number) });
+    }
+    if file == "subtitles.vtt" {
+        return Ok(Item::WebVtt { track, time: None });
+    }
+    if let Some(time) = file.strip_suffix(".vtt").and_then(number) {
+        return Ok(Item::WebVtt { track, time: Some(time) });
     }
     let name = file.strip_suffix(".m4s").and_then(number).ok_or(RouteError::Unknown)?;
     Ok(Item::Segment { track, name })
@@ -134,6 +150,9 @@ mod tests {
             "/vod/a/v/init.mp4",
             "/vod/a/v/1f/init.mp4",
             "/vod/a/v/1f/0.m4s",
+            "/vod/a/v/iframes.m3u8",
+            "/vod/a/v/1f/subtitles.vtt",
+            "/vod/a/v/30000.vtt",
             "/live/c/manifest.mpd",
             "/live/c/v/init-897608800.mp4",
             "/live/c/v/18446744073709551615.m4s",
@@ -172,6 +191,9 @@ mod tests {
             /vod/a/v/init.mp4 → Ok(Vod { name: "a", version: None, what: Header { track: "v", number: None } })
             /vod/a/v/1f/init.mp4 → Ok(Vod { name: "a", version: Some("1f"), what: Header { track: "v", number: None } })
             /vod/a/v/1f/0.m4s → Ok(Vod { name: "a", version: Some("1f"), what: Segment { track: "v", name: 0 } })
+            /vod/a/v/iframes.m3u8 → Ok(Vod { name: "a", version: None, what: IFramePlaylist { track: "v" } })
+            /vod/a/v/1f/subtitles.vtt → Ok(Vod { name: "a", version: Some("1f"), what: WebVtt { track: "v", time: None } })
+            /vod/a/v/30000.vtt → Ok(Vod { name: "a", version: None, what: WebVtt { track: "v", time: Some(30000) } })
             /live/c/manifest.mpd → Ok(Live { channel: "c", what: Mpd })
             /live/c/v/init-897608800.mp4 → Ok(Live { channel: "c", what: Header { track: "v", number: Some(897608800) } })
             /live/c/v/18446744073709551615.m4s → Ok(Live { channel: "c", what: Segment { track: "v", name: 18446744073709551615 } })

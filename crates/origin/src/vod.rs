@@ -1,8 +1,8 @@
 //! On-demand presentations, indexed on first request.
 //!
 //! [`library`] caches the indices, [`load`] builds them, [`names`] derives URL names from file
-//! names, and [`rebase`] makes segments self-contained. [`join`] plays presentations one after
-//! another. This module responds to requests.
+//! names, [`rebase`] makes segments self-contained, and [`text`] serves WebVTT files. [`join`]
+//! plays presentations one after another. This module responds to requests.
 //!
 //! Header and segment URLs in manifests contain the version of the file (`TRACK/VERSION/TIME.m4s`).
 //! The content at such a URL never changes, so caches never mix a file's bytes with those of its
@@ -18,12 +18,13 @@ mod library;
 mod load;
 mod names;
 mod rebase;
+mod text;
 
 use bytes::Bytes;
 use hyper::{Response, StatusCode, header};
 use thalweg_media::presentation::{Kind, NamedTrack};
-use thalweg_media::track::Segment;
-use thalweg_media::{dash, hls};
+use thalweg_media::track::{Media, Segment};
+use thalweg_media::{dash, hls, vtt};
 
 use crate::body::{self, Body};
 use crate::response::{self, Part, RequestHead, Resource};
@@ -90,7 +91,14 @@ pub(crate) async fn respond(
             Some((track, _)) => manifest(request, HLS, hls::media::on_demand(track)),
             None => no_track(name, &track),
         },
-        Item::Header { ref track, .. } | Item::Segment { ref track, .. }
+        Item::IFramePlaylist { track } => match presentation.track(&track) {
+            Some((named, _)) => match hls::iframes::on_demand(named) {
+                Some(playlist) => manifest(request, HLS, playlist),
+                None => not_found(format_args!("the key frames of {name}/{track} are not known")),
+            },
+            None => no_track(name, &track),
+        },
+        Item::Header { ref track, .. } | Item::Segment { ref track, .. } | Item::WebVtt { ref track, .. }
             if version.is_some_and(|v| presentation.track(track).is_some_and(|(t, _)| t.version != v)) =>
         {
             let message = format_args!("this version of {name}/{track} no longer exists");
@@ -112,8 +120,30 @@ pub(crate) async fn respond(
             },
             None => no_track(name, &track),
         },
+        Item::WebVtt { track, time } => match presentation.track(&track) {
+            Some((named, object)) if named.index.info.media == Media::WebVtt => {
+                let cache_control = cache_control(version.is_some());
+                match time.map(|time| (time, named.segment_at(time))) {
+                    None => text::file(library, request, object, cache_control).await,
+                    Some((_, Some(placed))) => {
+                        let start = presentation.media.start_in(vtt::MPEG_TIMESCALE);
+                        let track = text::Track { named, object, start };
+                        text::segment(library, request, &track, placed, cache_control).await
+                    }
+                    Some((time, None)) => {
+                        not_found(format_args!("no segment of {name}/{track} begins at {time}"))
+                    }
+                }
+            }
+            Some(_) => not_found(format_args!("{name}/{track} is not a WebVTT file")),
+            None => no_track(name, &track),
+        },
         Item::Header { number: Some(_), .. } => not_found("on-demand headers are named init.mp4"),
     }
+}
+
+fn cache_control(is_versioned: bool) -> &'static str {
+    if is_versioned { VERSION_CACHE_CONTROL } else { MEDIA_CACHE_CONTROL }
 }
 
 /// A part of a track's file that is served on its own.
@@ -141,7 +171,7 @@ async fn cut(
     let form = if is_rewritten { "-moof" } else { "" };
     let resource = Resource {
         content_type: media_type(Kind::of(&track.index.info)),
-        cache_control: String::from(if is_versioned { VERSION_CACHE_CONTROL } else { MEDIA_CACHE_CONTROL }),
+        cache_control: String::from(cache_control(is_versioned)),
         etag: Some(format!("\"{}-{offset:x}-{size:x}{form}\"", object.validator)),
         modified_s: Some(crate::clock::unix_s(object.modified)),
         size: Some(size),

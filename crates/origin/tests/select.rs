@@ -27,12 +27,13 @@ fn film() -> PathBuf {
     media
 }
 
-/// Returns the URIs that a manifest names, sorted.
+/// Returns the URIs that a manifest names, sorted, without those of I-frame playlists.
 fn uris(manifest: &str) -> Vec<String> {
     let quoted = manifest.split("URI=\"").skip(1).filter_map(|rest| rest.split('"').next());
     let bases = manifest.split("<BaseURL>").skip(1).filter_map(|rest| rest.split('<').next());
     let lines = manifest.lines().filter(|line| !line.starts_with(['#', '<', ' ']));
     let mut uris: Vec<String> = quoted.chain(bases).chain(lines).map(str::to_owned).collect();
+    uris.retain(|uri| !uri.ends_with("/iframes.m3u8"));
     uris.sort();
     uris.dedup();
     uris

@@ -372,7 +372,7 @@ async fn file_that_is_not_mp4_is_reported() {
 async fn empty_directory_is_reported() {
     check_fault(|_| {
         String::from(
-            "broken: no track; a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa or .cmft",
+            "broken: no track; a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa, .cmft or .vtt",
         )
     })
     .await;

@@ -1,7 +1,7 @@
 //! MPD of joined presentations: one Period for each entry.
 
 use super::on_demand::write_sets;
-use super::{Duration, NAMESPACE, PROFILE_CMAF, PROFILE_LIVE, Xml};
+use super::{Duration, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_mpd};
 use crate::presentation::joined::Joined;
 
 /// Writes the static MPD of joined presentations. Each Period has a BaseURL relative to the MPD,
@@ -10,21 +10,21 @@ use crate::presentation::joined::Joined;
 pub fn joined(joined: &Joined<'_>) -> String {
     let segment_us_max = joined.entries.iter().map(|e| e.media().segment_us_max()).max().unwrap_or(0);
     let mut xml = Xml::new();
-    xml.begin("MPD")
-        .attr("xmlns", NAMESPACE)
-        .attr("profiles", format_args!("{PROFILE_LIVE},{PROFILE_CMAF}"))
+    let renditions: Vec<_> = joined.entries.iter().map(|entry| entry.media().renditions()).collect();
+    begin_mpd(&mut xml, renditions.iter().flatten().copied());
+    xml.attr("profiles", format_args!("{PROFILE_LIVE},{PROFILE_CMAF}"))
         .attr("type", "static")
         .attr("mediaPresentationDuration", Duration(joined.duration_us()))
         .attr("maxSegmentDuration", Duration(segment_us_max))
         .attr("minBufferTime", Duration(segment_us_max));
     let mut start_us = 0;
-    for (id, entry) in joined.entries.iter().enumerate() {
+    for (id, (entry, renditions)) in joined.entries.iter().zip(&renditions).enumerate() {
         xml.begin("Period")
             .attr("id", id)
             .attr("start", Duration(start_us))
             .attr("duration", Duration(entry.duration_us()));
         xml.leaf("BaseURL", format_args!("../{}/", entry.path));
-        write_sets(&mut xml, entry.media());
+        write_sets(&mut xml, entry.media(), renditions);
         xml.end();
         start_us += entry.duration_us();
     }

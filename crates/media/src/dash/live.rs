@@ -6,8 +6,8 @@
 //! `availabilityTimeOffset`. At that time, its first chunk is complete.
 
 use super::{
-    Duration, NAMESPACE, PROFILE_CMAF, PROFILE_LIVE, Seconds, Xml, begin_representation, begin_set,
-    write_channels, write_role,
+    Duration, PROFILE_CMAF, PROFILE_LIVE, Seconds, Xml, begin_mpd, begin_representation, begin_set,
+    write_descriptors, write_role,
 };
 use crate::presentation::live::{Epoch, Live};
 use crate::presentation::utc::Utc;
@@ -29,9 +29,8 @@ pub fn live(live: &Live) -> String {
     let chunk_us = max_us(live, |e| e.chunk_duration);
     let target_ms = LATENCY_TARGET_MS.max(LATENCY_CHUNKS_MIN * chunk_us / 1000);
     let mut xml = Xml::new();
-    xml.begin("MPD")
-        .attr("xmlns", NAMESPACE)
-        .attr("profiles", format_args!("{PROFILE_LIVE},{PROFILE_CMAF},{PROFILE_LOW_LATENCY}"))
+    begin_mpd(&mut xml, live.epochs.iter().flat_map(Epoch::renditions));
+    xml.attr("profiles", format_args!("{PROFILE_LIVE},{PROFILE_CMAF},{PROFILE_LOW_LATENCY}"))
         .attr("type", "dynamic")
         .attr("availabilityStartTime", live.availability_start)
         .attr("publishTime", live.published)
@@ -78,8 +77,7 @@ fn write_period(xml: &mut Xml, live: &Live, epoch: &Epoch) {
     let renditions = epoch.renditions();
     let sets = switching_sets(&renditions);
     for (id, set) in sets.iter().enumerate() {
-        let first_of_kind = !sets[..id].iter().any(|s| s.kind == set.kind);
-        write_set(xml, live, epoch, &renditions, id, set, first_of_kind);
+        write_set(xml, live, epoch, &renditions, id, set);
     }
     xml.end();
 }
@@ -91,20 +89,19 @@ fn write_set(
     renditions: &[Rendition<'_>],
     id: usize,
     set: &SwitchingSet,
-    first_of_kind: bool,
 ) {
     let times = Times::new(epoch, renditions[set.members[0]].info.timescale);
     let independent = set.members.iter().all(|&m| epoch.tracks[m].segments.iter().all(|s| s.sync));
     begin_set(xml, id, set, renditions, independent);
-    write_channels(xml, set, renditions);
+    write_descriptors(xml, set, renditions, None);
     write_producer_reference_time(xml, live, epoch, &times, id, set);
     // Every audio chunk is a random access point; for video, only the first chunk of a segment is.
     let resync = if set.kind == Kind::Video { 0 } else { 1 };
     xml.begin("Resync").attr("type", resync).attr("dT", times.of(epoch.chunk_duration)).end();
-    write_role(xml, set, first_of_kind);
+    write_role(xml, set, renditions);
     write_template(xml, epoch, &times);
     for &member in &set.members {
-        begin_representation(xml, &renditions[member]);
+        begin_representation(xml, set, renditions, member);
         xml.end();
     }
     xml.end();

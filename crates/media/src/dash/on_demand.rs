@@ -1,10 +1,14 @@
 //! MPD of an on-demand presentation, which uses SegmentTemplate with SegmentTimeline and `$Time$`.
 
 use super::{
-    Duration, NAMESPACE, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_representation, begin_set, write_channels,
-    write_role,
+    Duration, PROFILE_CMAF, PROFILE_LIVE, Xml, begin_mpd, begin_representation, begin_set, is_file,
+    write_descriptors, write_role,
 };
-use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switching_sets};
+use crate::presentation::sets::same_codec_family;
+use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switching_sets, trick_play_sets};
+
+/// Name of a whole WebVTT file in URLs.
+const FILE_NAME: &str = "subtitles.vtt";
 
 /// Writes the static MPD of a presentation. URLs are relative to the MPD: `TRACK/VERSION/init.mp4`
 /// and `TRACK/VERSION/TIME.m4s`. Each Representation has a BaseURL because each track has its own
@@ -12,50 +16,72 @@ use crate::presentation::{NamedTrack, OnDemand, Rendition, SwitchingSet, switchi
 pub fn on_demand(presentation: &OnDemand) -> String {
     let segment_us_max = presentation.segment_us_max();
     let mut xml = Xml::new();
-    xml.begin("MPD")
-        .attr("xmlns", NAMESPACE)
-        .attr("profiles", format_args!("{PROFILE_LIVE},{PROFILE_CMAF}"))
+    let renditions = presentation.renditions();
+    begin_mpd(&mut xml, renditions.iter().copied());
+    xml.attr("profiles", format_args!("{PROFILE_LIVE},{PROFILE_CMAF}"))
         .attr("type", "static")
         .attr("mediaPresentationDuration", Duration(presentation.duration_us()))
         .attr("maxSegmentDuration", Duration(segment_us_max))
         .attr("minBufferTime", Duration(segment_us_max));
     xml.begin("Period").attr("id", 0).attr("start", Duration(0));
-    write_sets(&mut xml, presentation);
+    write_sets(&mut xml, presentation, &renditions);
     xml.end().end();
     xml.finish()
 }
 
 /// Writes the AdaptationSets of a Period.
-pub(super) fn write_sets(xml: &mut Xml, presentation: &OnDemand) {
-    let renditions = presentation.renditions();
-    let sets = switching_sets(&renditions);
+pub(super) fn write_sets(xml: &mut Xml, presentation: &OnDemand, renditions: &[Rendition<'_>]) {
+    let sets = switching_sets(renditions);
+    let trick_play = trick_play_sets(renditions);
     for (id, set) in sets.iter().enumerate() {
-        let first_of_kind = !sets[..id].iter().any(|s| s.kind == set.kind);
-        write_set(xml, presentation, &renditions, id, set, first_of_kind);
+        begin_set(xml, id, set, renditions, true);
+        write_descriptors(xml, set, renditions, None);
+        write_role(xml, set, renditions);
+        write_members(xml, presentation, renditions, set);
+    }
+    for (i, set) in trick_play.iter().enumerate() {
+        write_trick_play(xml, presentation, renditions, sets.len() + i, set, &sets);
     }
 }
 
-fn write_set(
+/// Writes a set of trick-play tracks for the video set with the same codec or, without one, for the
+/// first.
+fn write_trick_play(
     xml: &mut Xml,
     presentation: &OnDemand,
     renditions: &[Rendition<'_>],
     id: usize,
     set: &SwitchingSet,
-    first_of_kind: bool,
+    sets: &[SwitchingSet],
 ) {
+    let of = |set: &SwitchingSet| &renditions[set.members[0]];
+    let same = |main: &SwitchingSet| main.kind == set.kind && same_codec_family(of(main).info, of(set).info);
+    let main_id = sets.iter().position(same).unwrap_or(0);
     begin_set(xml, id, set, renditions, true);
-    write_channels(xml, set, renditions);
-    write_role(xml, set, first_of_kind);
+    if let Some(((num, den), (slow_num, slow_den))) = of(&sets[main_id]).frame_rate.zip(of(set).frame_rate) {
+        // At this playback rate, the set has as many frames per second as the main one.
+        let rate = u64::from(num) * u64::from(slow_den) / (u64::from(den) * u64::from(slow_num)).max(1);
+        xml.attr("maxPlayoutRate", rate.max(1));
+    }
+    xml.attr("codingDependency", "false");
+    write_descriptors(xml, set, renditions, Some(main_id));
+    write_members(xml, presentation, renditions, set);
+}
+
+/// Writes the Representations of a set, and closes it.
+fn write_members(xml: &mut Xml, presentation: &OnDemand, renditions: &[Rendition<'_>], set: &SwitchingSet) {
     let tracks = presentation.tracks();
+    let is_file = is_file(set, renditions);
     let shared = shares_timeline(tracks, set);
-    if shared {
+    if shared && !is_file {
         write_template(xml, presentation, &tracks[set.members[0]]);
     }
     for &member in &set.members {
-        begin_representation(xml, &renditions[member]);
+        begin_representation(xml, set, renditions, member);
         let NamedTrack { name, version, .. } = &tracks[member];
-        xml.leaf("BaseURL", format_args!("{name}/{version}/"));
-        if !shared {
+        let file = if is_file { FILE_NAME } else { "" };
+        xml.leaf("BaseURL", format_args!("{name}/{version}/{file}"));
+        if !shared && !is_file {
             write_template(xml, presentation, &tracks[member]);
         }
         xml.end();

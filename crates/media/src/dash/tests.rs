@@ -1,5 +1,7 @@
 //! MPD tests: the exact text, and its interpretation by an independent parser.
 
+pub(crate) mod tracks;
+
 use crate::presentation::OnDemand;
 use crate::presentation::live::Produced;
 use crate::presentation::tests::{audio, channel, ladder, track, video};
@@ -32,14 +34,18 @@ fn assert_in_order(mpd: &str) {
             "AdaptationSet",
             &[
                 "AudioChannelConfiguration",
+                "ContentProtection",
+                "EssentialProperty",
+                "SupplementalProperty",
                 "ProducerReferenceTime",
                 "Resync",
+                "Accessibility",
                 "Role",
                 "SegmentTemplate",
                 "Representation",
             ],
         ),
-        ("Representation", &["BaseURL", "SegmentTemplate"]),
+        ("Representation", &["ContentProtection", "BaseURL", "SegmentTemplate"]),
     ];
     let mut reader = quick_xml::Reader::from_str(mpd);
     let mut open: Vec<(String, usize)> = Vec::new();

@@ -1,5 +1,8 @@
 //! Playlist tests: the exact text, and its interpretation by an independent parser.
 
+mod rules;
+mod tracks;
+
 use super::*;
 use crate::presentation::tests::{audio, channel, ladder, track, video};
 use crate::presentation::{NamedTrack, OnDemand};
@@ -13,6 +16,7 @@ use quick_m3u8::{HlsLine, Reader};
 /// known tag or a URI.
 pub(crate) fn check(playlist: &str, expect: Expect) {
     expect.assert_eq(playlist);
+    rules::check(playlist);
     for line in parse(playlist) {
         assert!(matches!(line, HlsLine::KnownTag(_) | HlsLine::Uri(_)), "{line:?}");
     }
@@ -33,15 +37,15 @@ fn ladder_with_one_audio_track() {
     check(
         &multivariant_of(ladder()),
         expect![[r##"
-        #EXTM3U
-        #EXT-X-VERSION:7
-        #EXT-X-INDEPENDENT-SEGMENTS
-        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="audio/media.m3u8"
-        #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=15999,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=640x360,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch"
-        video_360/media.m3u8
-        #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=15999,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch"
-        video_180/media.m3u8
-    "##]],
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-INDEPENDENT-SEGMENTS
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="audio/media.m3u8"
+            #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=15999,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=640x360,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch",CLOSED-CAPTIONS=NONE
+            video_360/media.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=16000,AVERAGE-BANDWIDTH=15999,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch",CLOSED-CAPTIONS=NONE
+            video_180/media.m3u8
+        "##]],
     );
 }
 
@@ -50,12 +54,12 @@ fn video_alone_has_no_group() {
     check(
         &multivariant_of(vec![video("v", 180, &[25_600])]),
         expect![[r##"
-        #EXTM3U
-        #EXT-X-VERSION:7
-        #EXT-X-INDEPENDENT-SEGMENTS
-        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f",RESOLUTION=320x180,FRAME-RATE=25.000
-        v/media.m3u8
-    "##]],
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-INDEPENDENT-SEGMENTS
+            #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f",RESOLUTION=320x180,FRAME-RATE=25.000,CLOSED-CAPTIONS=NONE
+            v/media.m3u8
+        "##]],
     );
 }
 
@@ -103,34 +107,18 @@ fn two_languages_and_two_bitrates_make_two_groups() {
     check(
         &multivariant_of(tracks),
         expect![[r##"
-        #EXTM3U
-        #EXT-X-VERSION:7
-        #EXT-X-INDEPENDENT-SEGMENTS
-        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="en_128/media.m3u8"
-        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="fr_128/media.m3u8"
-        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch-1",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="en_64/media.m3u8"
-        #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch-1",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="fr_64/media.m3u8"
-        #EXT-X-STREAM-INF:BANDWIDTH=136000,AVERAGE-BANDWIDTH=136000,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch"
-        v/media.m3u8
-        #EXT-X-STREAM-INF:BANDWIDTH=72000,AVERAGE-BANDWIDTH=72000,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch-1"
-        v/media.m3u8
-    "##]],
-    );
-}
-
-#[test]
-fn subtitles_form_a_group() {
-    let tracks = vec![video("v", 180, &[25_600]), track("s", "wvtt", Media::Text, 1000, &[2000])];
-    check(
-        &multivariant_of(tracks),
-        expect![[r##"
-        #EXTM3U
-        #EXT-X-VERSION:7
-        #EXT-X-INDEPENDENT-SEGMENTS
-        #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="subtitles",NAME="s",DEFAULT=NO,AUTOSELECT=YES,URI="s/media.m3u8"
-        #EXT-X-STREAM-INF:BANDWIDTH=8000,AVERAGE-BANDWIDTH=8000,CODECS="avc1.64001f,wvtt",RESOLUTION=320x180,FRAME-RATE=25.000,SUBTITLES="subtitles"
-        v/media.m3u8
-    "##]],
+            #EXTM3U
+            #EXT-X-VERSION:7
+            #EXT-X-INDEPENDENT-SEGMENTS
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="en_128/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="fr_128/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch-1",NAME="en",LANGUAGE="en",DEFAULT=YES,AUTOSELECT=YES,CHANNELS="2",URI="en_64/media.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="audio-mp4a.40.2-2ch-1",NAME="fr",LANGUAGE="fr",DEFAULT=NO,AUTOSELECT=YES,CHANNELS="2",URI="fr_64/media.m3u8"
+            #EXT-X-STREAM-INF:BANDWIDTH=136000,AVERAGE-BANDWIDTH=136000,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch",CLOSED-CAPTIONS=NONE
+            v/media.m3u8
+            #EXT-X-STREAM-INF:BANDWIDTH=72000,AVERAGE-BANDWIDTH=72000,CODECS="avc1.64001f,mp4a.40.2",RESOLUTION=320x180,FRAME-RATE=25.000,AUDIO="audio-mp4a.40.2-2ch-1",CLOSED-CAPTIONS=NONE
+            v/media.m3u8
+        "##]],
     );
 }
 

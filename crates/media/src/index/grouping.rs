@@ -18,6 +18,8 @@ pub(crate) struct Unit {
     /// Duration of one of the unit's samples, used as tolerance.
     pub(crate) sample_duration: u64,
     pub(crate) sync: bool,
+    /// Bytes up to the end of the first sample, if it is a sync sample and its size is known.
+    pub(crate) key_size: Option<u32>,
 }
 
 /// Rule that decides which eligible units begin a segment. For video, only units that begin with a
@@ -42,7 +44,7 @@ impl Rule {
     pub(crate) fn of(media: &Media) -> Self {
         match media {
             Media::Video { .. } => Self::Elapsed,
-            Media::Audio { .. } | Media::Text => Self::Grid,
+            Media::Audio { .. } | Media::Text | Media::WebVtt => Self::Grid,
         }
     }
 }
@@ -68,6 +70,8 @@ pub(crate) struct Grouping {
     start: u64,
     open: Option<Open>,
     segments: Vec<Segment>,
+    /// Sizes of the segments' key frames, as long as all are known.
+    key_sizes: Option<Vec<u32>>,
 }
 
 /// The segment being filled.
@@ -86,7 +90,15 @@ struct Open {
 impl Grouping {
     pub(crate) fn new(rule: Rule, info: &TrackInfo, segment_target_ms: u32) -> Self {
         let target = u128::from(segment_target_ms.max(1)) * u128::from(info.timescale);
-        Self { rule, target, passed: 0, start: 0, open: None, segments: Vec::new() }
+        Self {
+            rule,
+            target,
+            passed: 0,
+            start: 0,
+            open: None,
+            segments: Vec::new(),
+            key_sizes: Some(Vec::new()),
+        }
     }
 
     pub(crate) fn push(&mut self, unit: &Unit) {
@@ -110,8 +122,8 @@ impl Grouping {
         });
     }
 
-    /// Returns the segments, presented later by `delay`.
-    pub(crate) fn finish(mut self, delay: u64) -> Vec<Segment> {
+    /// Returns the segments, presented later by `delay`, and the sizes of their key frames.
+    pub(crate) fn finish(mut self, delay: u64) -> (Vec<Segment>, Vec<u32>) {
         if let Some(open) = self.open {
             self.close(&open, None);
             self.join_tail();
@@ -119,7 +131,7 @@ impl Grouping {
         for segment in &mut self.segments {
             segment.time = segment.time.saturating_add(delay);
         }
-        self.segments
+        (self.segments, self.key_sizes.unwrap_or_default())
     }
 
     /// Joins a very short last segment to the previous one, unless a gap separates them.
@@ -130,6 +142,9 @@ impl Grouping {
             before.size = tail.offset + tail.size - before.offset;
             before.duration += tail.duration;
             self.segments.pop();
+            if let Some(sizes) = &mut self.key_sizes {
+                sizes.pop();
+            }
         }
     }
 
@@ -152,6 +167,10 @@ impl Grouping {
     fn begin(&mut self, unit: &Unit) {
         let elapsed = unit.decode_time.saturating_sub(self.start);
         self.passed = milli_halves(elapsed, unit.duration) / (2 * self.target);
+        match (&mut self.key_sizes, unit.key_size) {
+            (Some(sizes), Some(size)) => sizes.push(size),
+            (sizes, _) => *sizes = None,
+        }
         self.open = Some(Open {
             offset: unit.offset,
             end: unit.end,

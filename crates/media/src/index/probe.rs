@@ -199,8 +199,11 @@ impl Probe {
                 duration: *duration,
                 sample_duration: self.sample_duration,
                 sync: reference.starts_with_sap || !knows_sap,
+                // Known only to the moofs, which are not read.
+                key_size: None,
             });
         }
+        let (segments, key_sizes) = grouping.finish(self.header.delay);
         TrackIndex {
             info: info.clone(),
             header_size: self.header.size,
@@ -208,7 +211,8 @@ impl Probe {
             has_base_data_offset: self.has_base_data_offset,
             all_sync: self.all_sync,
             delay: self.header.delay,
-            segments: grouping.finish(self.header.delay),
+            segments,
+            key_sizes,
         }
     }
 

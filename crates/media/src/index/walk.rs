@@ -127,6 +127,7 @@ impl Walk {
         let fragment = open.fragment;
         fragment.check_data(open.moof_offset, at, header)?;
         self.rate.add(fragment.sample_duration);
+        let is_video = self.is_video();
         self.grouping.push(&Unit {
             offset: open.start,
             end: at + size,
@@ -135,6 +136,9 @@ impl Walk {
             duration: fragment.duration,
             sample_duration: fragment.duration / u64::from(fragment.sample_count),
             sync: fragment.starts_with_sync,
+            key_size: u32::try_from(open.moof_offset + fragment.first_sample_end - open.start)
+                .ok()
+                .filter(|_| is_video && fragment.starts_with_sync),
         });
         Ok(size)
     }
@@ -144,6 +148,7 @@ impl Walk {
         if self.decode_time.is_none() {
             return Err(Error::new(0, FourCc::FTYP, Fault::Empty));
         }
+        let (segments, key_sizes) = self.grouping.clone().finish(self.header.delay);
         Ok(TrackIndex {
             info: self.header.info.clone(),
             header_size: self.header.size,
@@ -151,7 +156,8 @@ impl Walk {
             has_base_data_offset: self.has_base_data_offset,
             all_sync: self.all_sync,
             delay: self.header.delay,
-            segments: self.grouping.clone().finish(self.header.delay),
+            segments,
+            key_sizes,
         })
     }
 

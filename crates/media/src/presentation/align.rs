@@ -1,7 +1,7 @@
 //! Track alignment: which tracks form a presentation, and why others are left out.
 
-use super::sets::{Kind, switchable};
-use super::{NamedTrack, Placed, Role, micros};
+use super::sets::switchable;
+use super::{Kind, NamedTrack, Placed, Role, micros};
 use std::fmt;
 
 /// Tolerance for segment boundaries if the frame rate is unknown: half a frame at 25 frames per

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::{Kind, NamedTrack, OnDemand, Role, micros};
-use crate::track::Segment;
+use crate::track::Media;
 
 /// Tolerance for a clip time that is meant to be a segment boundary, in microseconds: half a frame
 /// at 25 frames per second.
@@ -60,7 +60,7 @@ impl OnDemand {
         let mut clipped = self.clone();
         clipped.start = (first.time, timescale);
         for track in &mut clipped.tracks {
-            track.index.segments = overlapping(track, &range);
+            keep_overlapping(track, &range);
         }
         let is_empty: Vec<bool> = clipped.tracks.iter().map(|t| t.index.segments.is_empty()).collect();
         let mut empty = is_empty.iter();
@@ -79,13 +79,19 @@ impl OnDemand {
     }
 }
 
-fn overlapping(track: &NamedTrack, range: &Range<u64>) -> Vec<Segment> {
+/// Removes the segments of a track outside the range. The times of a WebVTT file count from the
+/// start of the presentation, so a clip has none of it.
+fn keep_overlapping(track: &mut NamedTrack, range: &Range<u64>) {
     let timescale = track.index.info.timescale;
+    let is_file = track.index.info.media == Media::WebVtt;
     let overlaps = |placed: &super::Placed| {
         let times = range_us(placed.time, placed.duration, timescale);
-        times.end > range.start + TOLERANCE_US && times.start + TOLERANCE_US < range.end
+        !is_file && times.end > range.start + TOLERANCE_US && times.start + TOLERANCE_US < range.end
     };
-    track.segments().filter(overlaps).map(|placed| placed.segment).collect()
+    let segments = track.segments().filter(overlaps).map(|placed| placed.segment).collect();
+    track.index.segments = segments;
+    // The sizes would have to be cut alike; clips have no I-frame playlists.
+    track.index.key_sizes.clear();
 }
 
 fn range_us(time: u64, duration: u64, timescale: u32) -> Range<u64> {

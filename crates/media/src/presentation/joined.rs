@@ -84,7 +84,14 @@ impl Rung {
     /// Returns the description for the multivariant playlist.
     pub fn rendition(&self) -> Rendition<'_> {
         let Rung { name, info, frame_rate, bitrate, .. } = self;
-        Rendition { name, role: Role::Main, info, frame_rate: *frame_rate, bitrate: *bitrate }
+        Rendition {
+            name,
+            role: Role::Main,
+            info,
+            frame_rate: *frame_rate,
+            bitrate: *bitrate,
+            key_frames: None,
+        }
     }
 }
 

@@ -151,6 +151,7 @@ impl LiveTrack {
             info: &self.info,
             frame_rate: self.frame_rate,
             bitrate: self.bitrate,
+            key_frames: None,
         }
     }
 }

@@ -10,8 +10,7 @@
 //! A presentation whose video tracks all meet the first condition has no trick-play track, because
 //! nothing else would remain to play.
 
-use super::NamedTrack;
-use super::sets::Kind;
+use super::{Kind, NamedTrack};
 
 /// Minimum ratio between the highest frame rate of a presentation and a trick-play track's. No
 /// ladder spans so much with ordinary tracks that consist of sync samples alone.

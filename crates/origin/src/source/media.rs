@@ -14,6 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use thalweg_media::chunk::{Chunk, ChunkScanner, Event};
 use thalweg_media::track::{Media, TRACK_EXTENSIONS_HELP, TrackInfo, is_track_file};
+use thalweg_media::vtt::is_vtt_file;
 
 use super::timeline::Table;
 
@@ -99,7 +100,13 @@ pub(super) fn load(directory: &Path) -> Result<Vec<Track>, SourceError> {
     let failed = |cause| SourceError::Io { path: directory.to_owned(), cause };
     let entries: io::Result<Vec<_>> = fs::read_dir(directory).map_err(failed)?.collect();
     let mut paths: Vec<_> = entries.map_err(failed)?.into_iter().map(|entry| entry.path()).collect();
-    paths.retain(|path| path.file_name().is_some_and(|name| is_track_file(&name.to_string_lossy())));
+    paths.retain(|path| {
+        path.file_name().is_some_and(|name| {
+            let name = name.to_string_lossy();
+            // A live source has no WebVTT files, only tracks in MP4.
+            is_track_file(&name) && !is_vtt_file(&name)
+        })
+    });
     paths.sort();
     if paths.is_empty() {
         return Err(SourceError::NoTrack { path: directory.to_owned() });
@@ -138,7 +145,7 @@ impl Track {
         match self.info.media {
             Media::Video { .. } => "video/mp4",
             Media::Audio { .. } => "audio/mp4",
-            Media::Text => "application/mp4",
+            Media::Text | Media::WebVtt => "application/mp4",
         }
     }
 
@@ -266,7 +273,7 @@ fn ingest_name(path: &Path, media: &Media) -> String {
     let extension = match media {
         Media::Video { .. } => "cmfv",
         Media::Audio { .. } => "cmfa",
-        Media::Text => "cmft",
+        Media::Text | Media::WebVtt => "cmft",
     };
     let mut name = String::new();
     for byte in stem.bytes() {

@@ -170,7 +170,7 @@ pub(super) fn respond(
             Some(rung) => manifest(request, HLS, hls::joined::media(&joined, rung)),
             None => super::no_track(name, track),
         },
-        Item::Mpd | Item::Header { .. } | Item::Segment { .. } => not_found(format_args!(
+        _ => not_found(format_args!(
             "{name} joins other presentations: request headers and segments from those"
         )),
     }

@@ -7,8 +7,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use futures_util::future::join_all;
 use thalweg_media::error::Error as MediaError;
 use thalweg_media::index::{IndexOptions, Indexer, Step};
+use thalweg_media::language;
 use thalweg_media::presentation::{Misaligned, NamedTrack, OnDemand};
 use thalweg_media::track::{TRACK_EXTENSIONS_HELP, TrackIndex};
+use thalweg_media::vtt;
 
 use super::names::track_names;
 use crate::storage::{Object, Storage, StorageError};
@@ -127,11 +129,15 @@ fn unusable(mut faults: Vec<Fault>, misaligned: Misaligned) -> Fault {
     if faults.len() == 1 { faults.remove(0) } else { Fault::Unusable(faults) }
 }
 
-/// Indexes one file, reading only what the indexer requests.
+/// Indexes one file, reading only what the indexer requests. WebVTT files are read as a whole.
 async fn index(storage: &Storage, object: &Object, options: IndexOptions) -> Result<TrackIndex, Fault> {
     let reader = storage.open(object).await.map_err(Fault::Storage)?;
-    let mut indexer = Indexer::new(object.size, options);
     let fault = |error| Fault::Media { key: object.key.clone(), error };
+    if vtt::is_vtt_file(&object.key) {
+        let text = reader.read(0, object.size.min(vtt::VTT_BYTES_MAX + 1)).await.map_err(Fault::Storage)?;
+        return vtt::index(&text, language::from_name(&object.key)).map_err(fault);
+    }
+    let mut indexer = Indexer::new(object.size, options);
     loop {
         match indexer.step().map_err(fault)? {
             Step::Want(want) => {

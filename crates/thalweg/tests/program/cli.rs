@@ -112,7 +112,7 @@ fn wrong_flag_or_value_is_reported() {
         &["source", "--media", ".", "--to", "http://127.0.0.1:1/ingest/a"],
         expect![[r#"
             status 2
-            --media: no track in .: a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa or .cmft
+            --media: no track in .: a track is a file ending in .mp4, .m4v, .m4a, .m4s, .cmfv, .cmfa, .cmft or .vtt
         "#]],
     );
     check(
