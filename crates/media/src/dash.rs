@@ -1,15 +1,18 @@
 //! DASH MPDs (ISO/IEC 23009-1), written from the same model as the HLS playlists.
 //!
-//! [`on_demand`] writes static MPDs, and [`live`] writes low-latency live MPDs. This module writes
-//! the parts of AdaptationSet and Representation common to both. Elements are written in the order
+//! [`on_demand`] and [`joined`] write static MPDs, and [`live`] writes low-latency live MPDs. This
+//! module writes
+//! the parts of AdaptationSet and Representation common to all. Elements are written in the order
 //! that the MPEG schema requires.
 //!
 //! **Invariant:** segment templates name the same segments as the media playlists.
 
+mod joined;
 mod live;
 mod on_demand;
 mod xml;
 
+pub use joined::joined;
 pub use live::live;
 pub use on_demand::on_demand;
 

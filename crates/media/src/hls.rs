@@ -11,6 +11,7 @@
 mod group;
 pub mod iframes;
 pub mod images;
+pub mod joined;
 mod key;
 pub mod media;
 
@@ -224,4 +225,4 @@ impl<'a> Attributes<'a> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -23,6 +23,7 @@ pub mod reader;
 pub mod retime;
 mod samples;
 pub mod sidx;
+pub mod summary;
 pub mod tiles;
 pub mod track;
 pub mod vtt;

@@ -13,9 +13,12 @@
 //! themselves, so a manifest that ignored it would be off by the encoder's priming.
 
 mod align;
+pub mod clip;
+pub mod joined;
 pub mod live;
 pub mod rate;
 pub mod role;
+pub mod select;
 pub mod sets;
 pub mod utc;
 pub mod warning;

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::live::Live;
-use crate::vod::{Fault, Library};
+use crate::vod::{Fault, Library, encode, join};
 
 /// Maximum presentations indexed and listed in the catalogue; further ones are omitted.
 const LISTED_MAX: usize = 1000;
@@ -85,30 +85,41 @@ async fn on_demand(library: &Library, catalog: &mut Catalog) {
                 }));
                 catalog.vod.push(OnDemand { name, hls, dash, duration_s });
             }
-            // The presentation was removed after the listing.
-            Err(Fault::Unknown) => {}
+            Err(fault @ (Fault::NoTracks { .. } | Fault::Unknown)) => {
+                joined(library, name, &fault, catalog).await;
+            }
             Err(fault) => catalog.faults.push(Named { name, file: None, message: fault.to_string() }),
         }
     }
 }
 
+/// Lists a presentation that joins others, if the directory has a playlist file.
+async fn joined(library: &Library, name: String, no_tracks: &Fault, catalog: &mut Catalog) {
+    let fault =
+        |file: Option<&str>, message| Named { name: name.clone(), file: file.map(str::to_owned), message };
+    let playlist = match join::load(library, &name).await {
+        Ok(Some(playlist)) => playlist,
+        // The presentation was removed after the listing.
+        Ok(None) if *no_tracks == Fault::Unknown => return,
+        Ok(None) => return catalog.faults.push(fault(None, no_tracks.to_string())),
+        Err(error) => return catalog.faults.push(fault(None, error.to_string())),
+    };
+    let joined = match playlist.joined() {
+        Ok(joined) => joined,
+        Err(error) => return catalog.faults.push(fault(None, error.to_string())),
+    };
+    if let Err(unmatched) = joined.ladder() {
+        let message = playlist.unmatched(&unmatched).to_string();
+        catalog.faults.push(fault(Some(playlist.file()), message));
+    }
+    let duration_s = joined.duration_us() as f64 / 1e6;
+    let (hls, dash) = urls("vod", &name);
+    catalog.vod.push(OnDemand { name, hls, dash, duration_s });
+}
+
 fn urls(root: &str, name: &str) -> (String, String) {
     let name = encode(name);
     (format!("/{root}/{name}/master.m3u8"), format!("/{root}/{name}/manifest.mpd"))
-}
-
-/// Percent-encodes a path segment, except for unreserved characters (RFC 3986 §2.3).
-fn encode(name: &str) -> String {
-    use std::fmt::Write;
-    let mut out = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use hyper::{Response, StatusCode, header};
 use thalweg_cache::Arena;
 use thalweg_cache::arena::SLAB_BYTES;
 use thalweg_media::presentation::live::Live as Model;
+use thalweg_media::presentation::select::Selection;
 use thalweg_media::presentation::utc::Utc;
 use thalweg_media::{dash, hls};
 use tokio::time::timeout;
@@ -34,6 +35,7 @@ use crate::clock::now_us;
 use crate::config::{Config, UploadLimits};
 use crate::response::{self, Part, RequestHead, Resource};
 use crate::route::Item;
+use crate::select;
 use crate::vod::media_type;
 use budget::Budget;
 use cell::{Cell, FoundSegment};
@@ -170,9 +172,13 @@ impl Live {
         let Some(cell) = self.channel(channel).filter(|cell| !cell.is_over(now_us())) else {
             return not_found(format_args!("no channel named {channel}"));
         };
+        let selection = match select::parse(request.query.filter(|_| what.is_selective())) {
+            Ok(selection) => selection,
+            Err(malformed) => return response::text(StatusCode::BAD_REQUEST, malformed),
+        };
         match what {
-            Item::Mpd => self.mpd(request, &cell).await,
-            Item::Multivariant => self.multivariant(request, &cell).await,
+            Item::Mpd => self.mpd(request, &cell, &selection).await,
+            Item::Multivariant => self.multivariant(request, &cell, &selection).await,
             Item::MediaPlaylist { track } => self.media_playlist(request, &cell, &track).await,
             Item::Header { track, number: Some(number) } => self.header(request, &cell, &track, number).await,
             Item::Segment { track, name } => self.segment(request, &cell, &track, name).await,
@@ -183,17 +189,27 @@ impl Live {
         }
     }
 
-    async fn mpd(&self, request: &RequestHead<'_>, cell: &Cell) -> Response<Body> {
-        match self.model(cell, |_| true).await {
-            Some(model) => manifest(request, DASH, 1, dash::live(&model)),
-            None => no_segment_yet(cell),
+    async fn mpd(&self, request: &RequestHead<'_>, cell: &Cell, selection: &Selection) -> Response<Body> {
+        let Some(model) = self.model(cell, |_| true).await else { return no_segment_yet(cell) };
+        match model.select(selection) {
+            Ok(model) => manifest(request, DASH, 1, dash::live(&model)),
+            Err(nothing) => not_found(nothing),
         }
     }
 
-    async fn multivariant(&self, request: &RequestHead<'_>, cell: &Cell) -> Response<Body> {
+    async fn multivariant(
+        &self,
+        request: &RequestHead<'_>,
+        cell: &Cell,
+        selection: &Selection,
+    ) -> Response<Body> {
         let model = self.model(cell, |model| model.current().is_some()).await;
-        match model.as_ref().and_then(Model::current) {
-            Some(epoch) => manifest(request, HLS, 1, hls::multivariant_live(epoch)),
+        match model.map(|model| model.select(selection)) {
+            Some(Err(nothing)) => not_found(nothing),
+            Some(Ok(model)) => match model.current() {
+                Some(epoch) => manifest(request, HLS, 1, hls::multivariant_live(epoch)),
+                None => no_segment_yet(cell),
+            },
             None => no_segment_yet(cell),
         }
     }

@@ -39,6 +39,8 @@ pub(crate) struct Resource {
 pub(crate) struct RequestHead<'a> {
     pub(crate) method: &'a Method,
     pub(crate) fields: &'a HeaderMap,
+    /// Query of the target, which selects tracks in manifests.
+    pub(crate) query: Option<&'a str>,
 }
 
 /// The part of a representation that a response carries.

@@ -46,6 +46,13 @@ pub(crate) enum Item {
     Image { track: String, number: u64, format: Format },
 }
 
+impl Item {
+    /// Returns whether the item is a manifest that lists only the tracks selected by the query.
+    pub(crate) fn is_selective(&self) -> bool {
+        matches!(self, Item::Multivariant | Item::Mpd)
+    }
+}
+
 /// Reasons why a path has no route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteError {

@@ -311,7 +311,8 @@ async fn respond(shared: &Shared, request: Request<Incoming>) -> Response<Body> 
         Method::OPTIONS => return response::preflight(ALLOW),
         _ => return response::method_not_allowed(ALLOW),
     }
-    let head = RequestHead { method: request.method(), fields: request.headers() };
+    let query = request.uri().query();
+    let head = RequestHead { method: request.method(), fields: request.headers(), query };
     match route {
         Route::Time => time(&head),
         Route::Catalog => list(shared, &head).await,

@@ -41,6 +41,8 @@ pub(crate) enum StorageError {
     Changed { key: String },
     /// The presentation has more than [`OBJECTS_MAX`] tracks.
     TooMany { key: String },
+    /// A file read as a whole exceeds its limit.
+    TooLarge { key: String, bytes_max: u64 },
 }
 
 impl StorageError {
@@ -56,6 +58,9 @@ impl fmt::Display for StorageError {
             StorageError::Changed { key } => write!(f, "{key}: changed while it was being read"),
             StorageError::TooMany { key } => {
                 write!(f, "{key}: too many tracks: a presentation has at most {OBJECTS_MAX}")
+            }
+            StorageError::TooLarge { key, bytes_max } => {
+                write!(f, "{key}: too large: the file may have at most {bytes_max} bytes")
             }
         }
     }
@@ -76,6 +81,11 @@ impl Storage {
         local::Local::new(root).map(Storage::Local)
     }
 
+    /// Describes the file at `path`, whatever its name, as an object with the given key.
+    pub(crate) fn local_object(path: &Path, key: String) -> io::Result<Object> {
+        Ok(local::object(key, &std::fs::metadata(path)?))
+    }
+
     /// Returns the names of all presentations, sorted.
     pub(crate) async fn names(&self) -> Result<Vec<String>, StorageError> {
         match self {
@@ -88,6 +98,19 @@ impl Storage {
     pub(crate) async fn tracks(&self, name: &str) -> Result<Option<Vec<Object>>, StorageError> {
         match self {
             Storage::Local(local) => local.tracks(name).await,
+        }
+    }
+
+    /// Reads the small file called `file` in the directory of presentation `name`; `None` if there
+    /// is no such file. `file` must not come from a request.
+    pub(crate) async fn text(
+        &self,
+        name: &str,
+        file: &'static str,
+        bytes_max: u64,
+    ) -> Result<Option<Bytes>, StorageError> {
+        match self {
+            Storage::Local(local) => local.text(name, file, bytes_max).await,
         }
     }
 

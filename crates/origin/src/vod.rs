@@ -2,7 +2,8 @@
 //!
 //! [`library`] caches the indices, [`load`] builds them, [`names`] derives URL names from file
 //! names, [`rebase`] makes segments self-contained, [`text`] serves WebVTT files, and [`images`]
-//! finds thumbnails. This module responds to requests.
+//! finds thumbnails. [`join`] plays presentations one after another. This module responds to
+//! requests.
 //!
 //! Header and segment URLs in manifests contain the version of the file (`TRACK/VERSION/TIME.m4s`).
 //! The content at such a URL never changes, so caches never mix a file's bytes with those of its
@@ -14,6 +15,7 @@
 //! segment's bytes.
 
 mod images;
+pub(crate) mod join;
 mod library;
 mod load;
 mod names;
@@ -30,11 +32,12 @@ use thalweg_media::{dash, hls, vtt};
 use crate::body::{self, Body};
 use crate::response::{self, Part, RequestHead, Resource};
 use crate::route::Item;
+use crate::select;
 use crate::storage::{Object, StorageError};
 
 pub(crate) use library::Library;
-pub(crate) use load::Fault;
-use load::Presentation;
+pub(crate) use load::{Fault, Presentation, load};
+pub(crate) use names::encode;
 
 /// `Cache-Control` of manifests. The lifetime is short because a manifest changes with the files in
 /// its directory; the ETag makes validation cheap.
@@ -60,23 +63,43 @@ pub(crate) async fn respond(
     version: Option<&str>,
     what: Item,
 ) -> Response<Body> {
+    let selection = match select::parse(request.query.filter(|_| what.is_selective())) {
+        Ok(selection) => selection,
+        Err(malformed) => return response::text(StatusCode::BAD_REQUEST, malformed),
+    };
     let presentation = match library.get(name).await {
         Ok(presentation) => presentation,
+        Err(fault @ (Fault::NoTracks { .. } | Fault::Unknown)) => {
+            return match join::load(library, name).await {
+                Ok(Some(playlist)) => join::respond(request, name, &playlist, &selection, &what),
+                Ok(None) => refuse(name, &fault),
+                Err(fault) => join::refuse(&fault),
+            };
+        }
         Err(fault) => return refuse(name, &fault),
     };
     let scope = Scope { library, request, presentation: &presentation, name, version };
     match what {
-        Item::Multivariant => {
-            let mut playlist = hls::multivariant(&presentation.media.renditions());
-            hls::images::announce(&mut playlist, presentation.media.tiles());
-            manifest(request, HLS, playlist)
-        }
+        Item::Multivariant => match selection.of(presentation.media.renditions()) {
+            Ok(renditions) => {
+                let mut playlist = hls::multivariant(&renditions);
+                hls::images::announce(&mut playlist, presentation.media.tiles());
+                manifest(request, HLS, playlist)
+            }
+            Err(nothing) => not_found(nothing),
+        },
         Item::ImagePlaylist { track } => match presentation.tiles(&track) {
             Some((tiles, _)) => manifest(request, HLS, hls::images::on_demand(&presentation.media, tiles)),
             None => no_track(name, &track),
         },
         Item::Image { track, number, format } => scope.image(&track, number, format).await,
-        Item::Mpd => manifest(request, DASH, dash::on_demand(&presentation.media)),
+        Item::Mpd if selection.is_everything() => {
+            manifest(request, DASH, dash::on_demand(&presentation.media))
+        }
+        Item::Mpd => match presentation.media.select(&selection) {
+            Ok(selected) => manifest(request, DASH, dash::on_demand(&selected)),
+            Err(nothing) => not_found(nothing),
+        },
         Item::MediaPlaylist { track } => match presentation.track(&track) {
             Some((track, _)) => manifest(request, HLS, hls::media::on_demand(track)),
             None => no_track(name, &track),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, Parser, Subcommand, ValueHint};
+use clap::{Arg, Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use hyper::Uri;
 use thalweg_cli::admin_args::EdgeAdmin;
@@ -19,6 +19,7 @@ use thalweg_origin::IngestToken;
 
 use crate::config::{Agent, Consumer, Edge, Flags, Origin, from_flag};
 use crate::controller::ControllerCommand;
+use crate::inspect::{self, InspectArgs};
 
 /// The parsed command line.
 #[derive(Debug, Parser)]
@@ -67,8 +68,11 @@ Example: each directory in /srv/media is a presentation of fragmented MP4 files
 A live source pushes to http://127.0.0.1:8084/ingest/CHANNEL/, and the channel is
   http://127.0.0.1:8081/live/CHANNEL/manifest.mpd
 Sources on other machines need a token:
-  thalweg origin --ingest 0.0.0.0:8084 --ingest-token @/etc/thalweg/ingest-token")]
-    Origin(Flags<Origin>),
+  thalweg origin --ingest 0.0.0.0:8084 --ingest-token @/etc/thalweg/ingest-token
+
+What is wrong with a presentation, and how to repair it:
+  thalweg origin inspect /srv/media/NAME")]
+    Origin(OriginArgs),
 
     /// Record every TCP socket as the kernel sees it, and the responses of edges
     #[command(after_help = "\
@@ -195,6 +199,24 @@ Example for bash:
     },
 }
 
+/// Flags of `thalweg origin`, or one of its subcommands instead.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct OriginArgs {
+    #[command(flatten)]
+    pub(crate) flags: Flags<Origin>,
+    #[command(subcommand)]
+    pub(crate) command: Option<OriginCommand>,
+}
+
+/// Subcommands of `thalweg origin`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OriginCommand {
+    /// Show what a presentation or file is, what is served of it, and how to repair it
+    #[command(after_help = inspect::HELP)]
+    Inspect(InspectArgs),
+}
+
 /// Prepares `command` for a completion script: file names are offered only where a path is
 /// expected.
 pub(crate) fn completed(command: clap::Command) -> clap::Command {
@@ -206,9 +228,10 @@ pub(crate) fn completed(command: clap::Command) -> clap::Command {
 }
 
 /// Commands with file arguments, and the index of the first word that may be a file.
-const FILES: [(&str, usize); 6] = [
+const FILES: [(&str, usize); 7] = [
     ("check", 2),
     ("log", 2),
+    ("origin__subcmd__inspect", 3),
     ("policy__subcmd__load", 4),
     ("routes__subcmd__apply", 3),
     ("bundle__subcmd__nginx", 3),

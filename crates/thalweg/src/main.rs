@@ -12,6 +12,7 @@ mod config;
 mod console;
 mod consumer;
 mod controller;
+mod inspect;
 mod policy;
 mod roles;
 mod shutdown;
@@ -24,9 +25,10 @@ use thalweg_cli::{
     start_logging,
 };
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, OriginArgs, OriginCommand};
 use config::{Config, Faults, Flags, Section};
 use controller::ControllerCommand;
+use thalweg_origin::inspect::InspectError;
 
 /// Exit status for usage errors, the same as clap's.
 const USAGE_ERROR: u8 = 2;
@@ -36,7 +38,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             report_failure(&failure);
-            let is_misused = failure.is::<Faults>() || failure.is::<sockets::BadFilter>();
+            let is_misused =
+                failure.is::<Faults>() || failure.is::<sockets::BadFilter>() || failure.is::<InspectError>();
             if is_misused { ExitCode::from(USAGE_ERROR) } else { ExitCode::FAILURE }
         }
     }
@@ -49,7 +52,10 @@ fn report_failure(failure: &anyhow::Error) {
         eprintln!("{failure}");
     } else if failure.is::<policy::Refused>() || failure.is::<bundle::Refused>() {
         eprint!("{failure}");
-    } else if !failure.is::<check::Failed>() && !failure.is::<schema::Differs>() {
+    } else if !failure.is::<check::Failed>()
+        && !failure.is::<schema::Differs>()
+        && !failure.is::<inspect::Faulty>()
+    {
         let text = format!("{failure:#}");
         // If an edge rejected a policy, the text is the compiler's report, which starts with the
         // severity of its first fault.
@@ -65,7 +71,10 @@ fn run(command: Command) -> anyhow::Result<()> {
             roles::run(&Config::from_file(&config)?, true)
         }
         Command::Edge(flags) => run_alone(&flags, |edge| Config { edge: Some(edge), ..Config::default() }),
-        Command::Origin(flags) => {
+        Command::Origin(OriginArgs { command: Some(OriginCommand::Inspect(args)), .. }) => {
+            inspect::run(&args)
+        }
+        Command::Origin(OriginArgs { flags, command: None }) => {
             run_alone(&flags, |origin| Config { origin: Some(origin), ..Config::default() })
         }
         Command::Agent(flags) => {

@@ -28,19 +28,9 @@ pub fn on_demand(presentation: &OnDemand) -> String {
         .attr("maxSegmentDuration", Duration(longest_us))
         .attr("minBufferTime", Duration(segment_us_max));
     xml.begin("Period").attr("id", 0).attr("start", Duration(0));
-    let sets = switching_sets(&renditions);
-    let trick_play = trick_play_sets(&renditions);
-    for (id, set) in sets.iter().enumerate() {
-        begin_set(&mut xml, id, set, &renditions, true);
-        write_descriptors(&mut xml, set, &renditions, None);
-        write_role(&mut xml, set, &renditions);
-        write_members(&mut xml, presentation, &renditions, set);
-    }
-    for (i, set) in trick_play.iter().enumerate() {
-        write_trick_play(&mut xml, presentation, &renditions, sets.len() + i, set, &sets);
-    }
+    let count = write_sets(&mut xml, presentation, &renditions);
     for (i, tiles) in presentation.tiles().iter().enumerate() {
-        write_tiles(&mut xml, presentation, sets.len() + trick_play.len() + i, tiles);
+        write_tiles(&mut xml, presentation, count + i, tiles);
     }
     xml.end().end();
     xml.finish()
@@ -68,6 +58,22 @@ fn write_tiles(xml: &mut Xml, presentation: &OnDemand, id: usize, tiles: &Tiles)
         .attr("value", format_args!("{}x{}", layout.columns, layout.rows))
         .end();
     xml.leaf("BaseURL", format_args!("{name}/{version}/")).end().end();
+}
+
+/// Writes the AdaptationSets of a Period, except thumbnails. Returns their number.
+pub(super) fn write_sets(xml: &mut Xml, presentation: &OnDemand, renditions: &[Rendition<'_>]) -> usize {
+    let sets = switching_sets(renditions);
+    let trick_play = trick_play_sets(renditions);
+    for (id, set) in sets.iter().enumerate() {
+        begin_set(xml, id, set, renditions, true);
+        write_descriptors(xml, set, renditions, None);
+        write_role(xml, set, renditions);
+        write_members(xml, presentation, renditions, set);
+    }
+    for (i, set) in trick_play.iter().enumerate() {
+        write_trick_play(xml, presentation, renditions, sets.len() + i, set, &sets);
+    }
+    sets.len() + trick_play.len()
 }
 
 /// Writes a set of trick-play tracks for the video set with the same codec or, without one, for the

@@ -12,7 +12,7 @@ use expect_test::{Expect, expect};
 
 /// Checks the text against `expect`, and requires a third-party parser to recognise every element
 /// and attribute.
-fn check(mpd: &str, expect: Expect) -> MPD {
+pub(crate) fn check(mpd: &str, expect: Expect) -> MPD {
     expect.assert_eq(mpd);
     let mut unknown = Vec::new();
     let deserializer = &mut quick_xml::de::Deserializer::from_str(mpd);
@@ -29,7 +29,7 @@ fn assert_in_order(mpd: &str) {
     const ORDER: [(&str, &[&str]); 5] = [
         ("MPD", &["ServiceDescription", "Period", "UTCTiming"]),
         ("ServiceDescription", &["Latency", "PlaybackRate"]),
-        ("Period", &["AdaptationSet"]),
+        ("Period", &["BaseURL", "AdaptationSet"]),
         (
             "AdaptationSet",
             &[

@@ -106,7 +106,7 @@ pub(super) fn head(longest_us: u64) -> String {
     format!("#EXTM3U\n#EXT-X-VERSION:{VERSION}\n#EXT-X-TARGETDURATION:{target}\n")
 }
 
-fn write_segment(out: &mut String, length_us: u64, name: std::fmt::Arguments<'_>) {
+pub(super) fn write_segment(out: &mut String, length_us: u64, name: std::fmt::Arguments<'_>) {
     let (seconds, us) = (length_us / 1_000_000, length_us % 1_000_000);
     let _ = writeln!(out, "#EXTINF:{seconds}.{us:06},\n{name}");
 }

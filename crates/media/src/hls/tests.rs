@@ -14,7 +14,7 @@ use quick_m3u8::{HlsLine, Reader};
 
 /// Checks the text against `expect`, and parses it with a third-party parser: every line must be a
 /// known tag or a URI.
-fn check(playlist: &str, expect: Expect) {
+pub(crate) fn check(playlist: &str, expect: Expect) {
     expect.assert_eq(playlist);
     rules::check(playlist);
     for line in parse(playlist) {

@@ -3,7 +3,7 @@
 use super::{DEPTH_MAX, OBJECTS_MAX, Object, StorageError};
 use bytes::Bytes;
 use std::fs::{self, DirEntry, File, Metadata};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +47,33 @@ impl Local {
             walk(&root.join(&name), &name, DEPTH_MAX, &mut objects)?;
             objects.sort_by(|a: &Object, b| a.key.cmp(&b.key));
             Ok(Some(objects))
+        })
+        .await
+    }
+
+    pub(super) async fn text(
+        &self,
+        name: &str,
+        file: &'static str,
+        bytes_max: u64,
+    ) -> Result<Option<Bytes>, StorageError> {
+        let (root, wanted) = (self.root.clone(), name.to_owned());
+        blocking(move || {
+            let found = find_directory(&root, &wanted).map_err(|e| StorageError::io("media", &e))?;
+            let Some(name) = found else { return Ok(None) };
+            let key = format!("{name}/{file}");
+            let opened = match File::open(root.join(&key)) {
+                Ok(opened) => opened,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(e) => return Err(StorageError::io(&key, &e)),
+            };
+            let mut bytes = Vec::new();
+            let read = opened.take(bytes_max + 1).read_to_end(&mut bytes);
+            read.map_err(|e| StorageError::io(&key, &e))?;
+            if bytes.len() as u64 > bytes_max {
+                return Err(StorageError::TooLarge { key, bytes_max });
+            }
+            Ok(Some(bytes.into()))
         })
         .await
     }
@@ -149,7 +176,7 @@ fn walk(directory: &Path, prefix: &str, depth: usize, objects: &mut Vec<Object>)
     Ok(())
 }
 
-fn object(key: String, metadata: &Metadata) -> Object {
+pub(super) fn object(key: String, metadata: &Metadata) -> Object {
     let modified = metadata.modified().unwrap_or(UNIX_EPOCH);
     Object {
         key,

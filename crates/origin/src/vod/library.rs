@@ -107,6 +107,8 @@ impl Library {
                     tracing::warn!(name, %warning, "check the presentation");
                 }
             }
+            // The directory may have a playlist file instead of tracks.
+            Err(fault @ Fault::NoTracks { .. }) => tracing::debug!(name, %fault, "no presentation"),
             Err(fault) => tracing::warn!(name, %fault, "presentation cannot be served"),
         }
         // A storage failure may be temporary, so it is not cached.

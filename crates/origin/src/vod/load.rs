@@ -102,7 +102,7 @@ impl std::error::Error for Fault {}
 /// Indexes the presentation `name`, which consists of `objects`. Invalid and misaligned files are
 /// left out. If storage fails, so does the presentation: the failure may be temporary, and the
 /// manifest must not change with it.
-pub(super) async fn load(
+pub(crate) async fn load(
     storage: &Storage,
     name: &str,
     mut objects: Vec<Object>,

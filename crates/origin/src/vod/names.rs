@@ -1,4 +1,4 @@
-//! Derivation of the track names in URLs from file names, without I/O.
+//! Names in URLs, without I/O: track names derived from file names, and encoded presentation names.
 
 /// Derives a track name for each key from the key's path below the presentation's directory `name`.
 /// Names are unique and contain only unreserved characters (RFC 3986): `sample/hd/video.mp4`
@@ -28,6 +28,20 @@ fn safe(stem: &str) -> String {
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '-' })
         .collect();
     if mapped.is_empty() { String::from("track") } else { mapped }
+}
+
+/// Percent-encodes a path segment, except for unreserved characters (RFC 3986 §2.3).
+pub(crate) fn encode(name: &str) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -351,6 +351,7 @@ fn bash_completes_paths_only_where_a_path_is_expected() {
         &["log"],
         &["check", "live.vcl"],
         &["policy", "load", "evening"],
+        &["origin", "inspect"],
         &["routes", "apply"],
         &["bundle", "varnish"],
     ] {

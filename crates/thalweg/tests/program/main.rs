@@ -5,6 +5,7 @@ mod backends;
 mod bundle;
 mod bundles;
 mod cli;
+mod inspect;
 mod log;
 mod metrics;
 #[path = "../../../tcp/tests/sockets/namespace.rs"]
