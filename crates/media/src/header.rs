@@ -79,7 +79,7 @@ pub(crate) fn parse_delayed_moov(moov: &Mp4Box<'_>) -> Result<(TrackInfo, u64)> 
         codec,
         language,
         media,
-        properties,
+        properties: Box::new(properties),
         sample_defaults: sample_defaults(&mvex, tkhd.track_id)?,
         edit_media_time,
     };

@@ -20,7 +20,7 @@ pub struct TrackInfo {
     /// Properties specific to the media kind.
     pub media: Media,
     /// Optional properties.
-    pub properties: Properties,
+    pub properties: Box<Properties>,
     /// trex defaults for values missing in a fragment (ISO/IEC 14496-12 §8.8.3).
     pub sample_defaults: SampleDefaults,
     /// Media time presented first: the edit list's media_time, or 0 without one.

@@ -10,7 +10,6 @@ use std::ops::Range;
 
 use crate::error::{Error, Fault, Result};
 use crate::fourcc::FourCc;
-use crate::properties::Properties;
 use crate::track::{Media, SampleDefaults, Segment, TrackIndex, TrackInfo};
 
 /// Maximum length of a file, in bytes. Subtitles of a film have about 100 KiB.
@@ -77,7 +76,7 @@ pub fn index(file: &[u8], language: Option<String>) -> Result<TrackIndex> {
             codec: String::new(),
             language,
             media: Media::WebVtt,
-            properties: Properties::default(),
+            properties: Box::default(),
             sample_defaults: SampleDefaults::default(),
             edit_media_time: 0,
         },

@@ -20,7 +20,7 @@ fn check(file: &[u8], expect: Expect) {
                 Media::Text | Media::WebVtt => "text".to_owned(),
             };
             let language = info.language.unwrap_or_else(|| "-".to_owned());
-            let Properties { purposes, colour, audio_objects, protection } = info.properties;
+            let Properties { purposes, colour, audio_objects, protection } = *info.properties;
             let protection = protection.map(|p| {
                 let systems: Vec<_> = p.systems.iter().map(|s| format!(" {}={:?}", s.id, s.data())).collect();
                 format!(" {} key {}{}", p.scheme.name(), p.key_id, systems.concat())

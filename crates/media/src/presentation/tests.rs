@@ -4,7 +4,6 @@ use super::live::{Epoch, Live, LiveSegment, LiveTrack};
 use super::utc::Utc;
 use super::*;
 use crate::boxes::Mp4Box;
-use crate::properties::Properties;
 use crate::protection::{Protection, Scheme, Uuid};
 use crate::track::{Media, SampleDefaults};
 use expect_test::{Expect, expect};
@@ -26,7 +25,7 @@ pub(crate) fn track(name: &str, codec: &str, media: Media, timescale: u32, lengt
         codec: codec.to_owned(),
         language: None,
         media,
-        properties: Properties::default(),
+        properties: Box::default(),
         sample_defaults: SampleDefaults::default(),
         edit_media_time: 0,
     };

@@ -6,7 +6,6 @@ use std::fmt::Write;
 use thalweg_media::presentation::micros;
 use thalweg_media::presentation::utc::Utc;
 use thalweg_media::prft::Prft;
-use thalweg_media::properties::Properties;
 use thalweg_media::track::{Media, SampleDefaults};
 
 /// Wall-clock time at the start of every script: 2026-11-20T23:33:20Z.
@@ -55,7 +54,7 @@ impl Script {
             codec: String::from(if name == "text" { "stpp.ttml.im1t" } else { "c" }),
             language: None,
             media,
-            properties: Properties::default(),
+            properties: Box::default(),
             sample_defaults: SampleDefaults::default(),
             edit_media_time: 0,
         };
