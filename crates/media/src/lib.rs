@@ -15,6 +15,7 @@ pub mod index;
 mod language;
 pub mod presentation;
 pub mod prft;
+pub mod progressive;
 pub mod reader;
 pub mod retime;
 mod samples;

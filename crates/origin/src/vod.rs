@@ -1,7 +1,8 @@
 //! On-demand presentations, indexed on first request.
 //!
 //! [`library`] caches the indices, [`load`] builds them, [`names`] derives URL names from file
-//! names, and [`rebase`] makes segments self-contained. This module responds to requests.
+//! names, [`rebase`] makes segments self-contained, and [`movie`] builds those of progressive
+//! files. This module responds to requests.
 //!
 //! Header and segment URLs in manifests contain the version of the file (`TRACK/VERSION/TIME.m4s`).
 //! The content at such a URL never changes, so caches never mix a file's bytes with those of its
@@ -14,6 +15,7 @@
 
 mod library;
 mod load;
+mod movie;
 mod names;
 mod rebase;
 
@@ -26,10 +28,11 @@ use thalweg_media::{dash, hls};
 use crate::body::{self, Body};
 use crate::response::{self, Part, RequestHead, Resource};
 use crate::route::Item;
-use crate::storage::{Object, StorageError};
+use crate::storage::StorageError;
 
 pub(crate) use library::Library;
 pub(crate) use load::Fault;
+use load::Source;
 
 /// `Cache-Control` of manifests. The lifetime is short because a manifest changes with the files in
 /// its directory; the ETag makes validation cheap.
@@ -73,16 +76,16 @@ pub(crate) async fn respond(
             response::cacheable_text(StatusCode::NOT_FOUND, message, GONE_CACHE_CONTROL)
         }
         Item::Header { track, number: None } => match presentation.track(&track) {
-            Some((named, object)) => {
-                cut(library, request, named, object, version.is_some(), Piece::Header).await
+            Some((named, source)) => {
+                cut(library, request, named, source, version.is_some(), Piece::Header).await
             }
             None => no_track(name, &track),
         },
         Item::Segment { track, name: time } => match presentation.track(&track) {
-            Some((named, object)) => match named.segment_at(time) {
+            Some((named, source)) => match named.segment_at(time) {
                 Some(placed) => {
                     let piece = Piece::Segment(placed.segment);
-                    cut(library, request, named, object, version.is_some(), piece).await
+                    cut(library, request, named, source, version.is_some(), piece).await
                 }
                 None => not_found(format_args!("no segment of {name}/{track} begins at {time}")),
             },
@@ -104,10 +107,18 @@ async fn cut(
     library: &Library,
     request: &RequestHead<'_>,
     track: &NamedTrack,
-    object: &Object,
+    source: &Source,
     is_versioned: bool,
     piece: Piece,
 ) -> Response<Body> {
+    let object = &source.object;
+    if let Some(movie) = &source.movie {
+        let segment = match piece {
+            Piece::Header => None,
+            Piece::Segment(segment) => Some(segment),
+        };
+        return movie::respond(library, request, (track, object), movie, is_versioned, segment).await;
+    }
     let (offset, size) = match piece {
         Piece::Header => (0, track.index.header_size),
         Piece::Segment(segment) => (segment.offset, segment.size),
@@ -117,7 +128,7 @@ async fn cut(
     let form = if is_rewritten { "-moof" } else { "" };
     let resource = Resource {
         content_type: media_type(Kind::of(&track.index.info)),
-        cache_control: String::from(if is_versioned { VERSION_CACHE_CONTROL } else { MEDIA_CACHE_CONTROL }),
+        cache_control: String::from(cache_control(is_versioned)),
         etag: Some(format!("\"{}-{offset:x}-{size:x}{form}\"", object.validator)),
         modified_s: Some(crate::clock::unix_s(object.modified)),
         size: Some(size),
@@ -149,6 +160,11 @@ async fn cut(
             response::text(StatusCode::INTERNAL_SERVER_ERROR, fault)
         }
     }
+}
+
+/// Returns the `Cache-Control` of a header or segment.
+fn cache_control(is_versioned: bool) -> &'static str {
+    if is_versioned { VERSION_CACHE_CONTROL } else { MEDIA_CACHE_CONTROL }
 }
 
 /// Responds to a request for a listed file that cannot be read. If the file was just replaced, the
