@@ -1,29 +1,35 @@
 //! Progressive MP4 target: whatever the moov says, segments have their stated sizes, their media
 //! lies within the file, and reads yield exactly that media.
 
+use std::sync::Arc;
+
 use thalweg_media::boxes::Boxes;
 use thalweg_media::fragment::Fragment;
 use thalweg_media::index::{IndexOptions, Indexer, Step};
-use thalweg_media::progressive::MovieTrack;
 use thalweg_media::progressive::reads::{READ_BYTES_MAX, reads};
+use thalweg_media::progressive::{Movie, MovieTrack};
 
 /// Bytes after the input that the file claims to have, so that a short input can describe media.
 const MEDIA_BYTES: u64 = 1 << 20;
 /// Maximum segments of a track to check; tables of a few bytes can describe millions.
 const CHECKED_MAX: usize = 16;
 
-/// Indexes `input` as a file, followed by media.
+/// Indexes `input` as a file, followed by media, and checks its tracks.
 pub(crate) fn run(input: &[u8]) {
+    let Some(movie) = index(input) else { return };
+    assert!(!movie.tracks.is_empty() || !movie.faults.is_empty());
+    movie.tracks.iter().for_each(|track| check(track, input.len() as u64 + MEDIA_BYTES));
+}
+
+/// Returns the index of a progressive file.
+fn index(input: &[u8]) -> Option<Arc<Movie>> {
     let file_size = input.len() as u64 + MEDIA_BYTES;
     let mut indexer = Indexer::new(file_size, IndexOptions::default());
     loop {
         match indexer.step() {
             Ok(Step::Want(want)) => indexer.feed(&bytes(input, want.offset, want.len)),
-            Ok(Step::Movie(movie)) => {
-                assert!(!movie.tracks.is_empty() || !movie.faults.is_empty());
-                return movie.tracks.iter().for_each(|track| check(track, file_size));
-            }
-            Ok(Step::Done(_)) | Err(_) => return,
+            Ok(Step::Movie(movie)) => return Some(movie),
+            Ok(Step::Done(_)) | Err(_) => return None,
         }
     }
 }
@@ -56,5 +62,19 @@ fn check(track: &MovieTrack, file_size: u64) {
             read += part.pieces.iter().map(|piece| piece.end - piece.start).sum::<usize>() as u64;
         }
         assert_eq!(read, data);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn corpus_movies_are_sound() {
+        let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/movie");
+        for entry in std::fs::read_dir(corpus).expect("corpus directory must be readable") {
+            let path = entry.expect("corpus directory must be readable").path();
+            let input = std::fs::read(&path).expect("corpus file must be readable");
+            let movie = super::index(&input).expect("corpus file must be a movie");
+            assert_eq!(movie.faults, [], "{}", path.display());
+        }
     }
 }
