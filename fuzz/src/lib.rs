@@ -22,6 +22,7 @@ mod dates;
 mod directives;
 mod disk;
 mod heads;
+mod movie;
 mod policy;
 mod ranges;
 mod rollout;
@@ -39,7 +40,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "batch", run: batch::run },
     Target { name: "bundle", run: bundle::run },
     Target { name: "chunked", run: chunked::run },
@@ -51,6 +52,7 @@ pub const TARGETS: [Target; 19] = [
     Target { name: "directives", run: directives::run },
     Target { name: "disk-journal", run: disk::journal },
     Target { name: "disk-record", run: disk::record },
+    Target { name: "movie", run: movie::run },
     Target { name: "policy", run: policy::run },
     Target { name: "ranges", run: ranges::run },
     Target { name: "request-head", run: heads::request },

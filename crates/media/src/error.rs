@@ -50,8 +50,11 @@ pub enum Fault {
     CodecConfiguration(String),
     /// The file is not fragmented: its samples are described in moov.
     Progressive,
-    /// The file has this many tracks; a CMAF track file has exactly one (ISO/IEC 23000-19 §7.3.1).
+    /// The fragmented file has this many tracks; a CMAF track file has exactly one (ISO/IEC
+    /// 23000-19 §7.3.1).
     ManyTracks(usize),
+    /// The file has media but no moov, which describes it.
+    MissingMoov,
     /// A fragment has no preceding CMAF header, so its times have no timescale.
     MissingHeader,
     /// The file is not ISO BMFF.
@@ -98,9 +101,14 @@ impl fmt::Display for Fault {
             ),
             Self::ManyTracks(count) => write!(
                 f,
-                "the file has {count} tracks, but CMAF allows one per file: split them with `ffmpeg -i IN.mp4 \
-                 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy \
-                 -movflags +cmaf -frag_duration 500000`)"
+                "fragmented MP4 with {count} tracks, but CMAF allows one per file: make it progressive, with all tracks, with \
+                 `ffmpeg -i IN.mp4 -map 0 -c copy -movflags +faststart OUT.mp4`, or split it with `ffmpeg -i IN.mp4 -map \
+                 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf \
+                 -frag_duration 500000`)"
+            ),
+            Self::MissingMoov => f.write_str(
+                "media data without a 'moov' box in the file: the file is incomplete, because the recording or the copy \
+                 was interrupted",
             ),
             Self::MissingHeader => f.write_str("fragment before any CMAF header (ftyp and moov)"),
             Self::NotIsoBmff => f.write_str("not an MP4 (ISO BMFF) file"),

@@ -32,6 +32,17 @@ known! {
     MINF = b"minf", "Media information, §8.4.4.";
     STBL = b"stbl", "Sample table, §8.5.1.";
     STSD = b"stsd", "Sample descriptions, §8.5.2.";
+    DINF = b"dinf", "Data information, §8.7.1.";
+    DREF = b"dref", "Data references, §8.7.2.";
+    STTS = b"stts", "Decoding times, §8.6.1.2.";
+    CTTS = b"ctts", "Composition offsets, §8.6.1.3.";
+    STSS = b"stss", "Sync samples, §8.6.2.";
+    SDTP = b"sdtp", "Dependencies of samples, §8.6.4.";
+    STSZ = b"stsz", "Sample sizes, §8.7.3.2.";
+    STZ2 = b"stz2", "Compact sample sizes, §8.7.3.3.";
+    STSC = b"stsc", "Samples per chunk, §8.7.4.";
+    STCO = b"stco", "Chunk offsets, §8.7.5.";
+    CO64 = b"co64", "Chunk offsets of 64 bits, §8.7.5.";
     MVEX = b"mvex", "Movie extends: the file is fragmented, §8.8.1.";
     TREX = b"trex", "Track extends: default sample values, §8.8.3.";
     MOOF = b"moof", "Movie fragment, §8.8.4.";
@@ -60,6 +71,8 @@ known! {
     SOUN = b"soun", "Handler of audio tracks.";
     TEXT = b"text", "Handler of WebVTT tracks, ISO/IEC 14496-30.";
     SUBT = b"subt", "Handler of TTML tracks, ISO/IEC 14496-30.";
+    SBTL = b"sbtl", "Handler of 3GPP timed text in QuickTime's form.";
+    TX3G = b"tx3g", "Sample entry of 3GPP timed text, 3GPP TS 26.245.";
 }
 
 impl FourCc {

@@ -11,8 +11,8 @@ use crate::protection;
 use crate::purpose::ROLE_SCHEME;
 use crate::track::{Media, SampleDefaults, TrackInfo};
 
-/// Maximum length of a moov, in bytes. The moov of a fragmented file takes about 1 KiB. The moov of
-/// a two-hour progressive file takes about 10 MiB and is read only to report the fault precisely.
+/// Maximum length of the moov of an upload, in bytes. The moov of a fragmented file takes about 1
+/// KiB.
 pub const MOOV_BYTES_MAX: u64 = 16 << 20;
 
 /// Reads a CMAF header at `offset` in its file or upload: ftyp, moov, and any boxes between them.
@@ -53,6 +53,14 @@ pub(crate) fn parse_moov(moov: &Mp4Box<'_>) -> Result<TrackInfo> {
 pub(crate) fn parse_delayed_moov(moov: &Mp4Box<'_>) -> Result<(TrackInfo, u64)> {
     let Some(mvex) = moov.find(FourCc::MVEX)? else { return Err(moov.fault(Fault::Progressive)) };
     let trak = only_trak(moov)?;
+    let (mut info, delay) = parse_trak(moov, &trak)?;
+    info.sample_defaults = sample_defaults(&mvex, info.track_id)?;
+    Ok((info, delay))
+}
+
+/// Reads a track's description, without the defaults of fragments; also returns its delay, as
+/// [`parse_delayed_moov`].
+pub(crate) fn parse_trak(moov: &Mp4Box<'_>, trak: &Mp4Box<'_>) -> Result<(TrackInfo, u64)> {
     let tkhd = TrackHeader::parse(&trak.require(FourCc::TKHD)?)?;
     let mdia = trak.require(FourCc::MDIA)?;
     let (timescale, packed) = media_header(&mdia.require(FourCc::MDHD)?)?;
@@ -61,7 +69,7 @@ pub(crate) fn parse_delayed_moov(moov: &Mp4Box<'_>) -> Result<(TrackInfo, u64)> 
         None => language::from_packed(packed),
     };
     let (codec, media, mut properties) = media(&mdia, &tkhd)?;
-    add_kinds(&trak, &mut properties)?;
+    add_kinds(trak, &mut properties)?;
     if let Some(protection) = &mut properties.protection {
         protection.systems = protection::systems(moov)?;
     }
@@ -80,7 +88,7 @@ pub(crate) fn parse_delayed_moov(moov: &Mp4Box<'_>) -> Result<(TrackInfo, u64)> 
         language,
         media,
         properties: Box::new(properties),
-        sample_defaults: sample_defaults(&mvex, tkhd.track_id)?,
+        sample_defaults: SampleDefaults::default(),
         edit_media_time,
     };
     Ok((info, delay))
@@ -157,7 +165,19 @@ fn media_header(mdhd: &Mp4Box<'_>) -> Result<(u32, u16)> {
     Ok((timescale, r.u16()?))
 }
 
-fn movie_timescale(mvhd: &Mp4Box<'_>) -> Result<u32> {
+/// Returns the timescale of the media box `mdia`.
+pub(crate) fn timescale(mdia: &Mp4Box<'_>) -> Result<u32> {
+    Ok(media_header(&mdia.require(FourCc::MDHD)?)?.0)
+}
+
+/// Returns the handler of the media box `mdia`.
+pub(crate) fn handler(mdia: &Mp4Box<'_>) -> Result<FourCc> {
+    let (_, _, mut r) = mdia.require(FourCc::HDLR)?.full()?;
+    r.skip(4)?;
+    r.fourcc()
+}
+
+pub(crate) fn movie_timescale(mvhd: &Mp4Box<'_>) -> Result<u32> {
     let (version, _, mut r) = mvhd.full()?;
     r.skip(if version == 1 { 16 } else { 8 })?;
     r.u32()

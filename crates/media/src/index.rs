@@ -3,6 +3,8 @@
 //! The [`Indexer`] requests bytes, accepts them, and produces a [`TrackIndex`]. It reads the
 //! header, a sidx, box headers and moofs, but not the content of mdat.
 //!
+//! If the file is progressive, the result is a [`Movie`], read from moov alone, wherever it is.
+//!
 //! A sidx that covers the file provides the segments, once a few of its references have been
 //! verified. Without a valid sidx, every moof is read, and fragments are grouped into segments.
 //! Every request advances through the file, so the number of requests is bounded by
@@ -14,22 +16,26 @@
 //!     match indexer.step()? {
 //!         Step::Want(want) => indexer.feed(&read(want.offset, want.len)),
 //!         Step::Done(index) => break index,
+//!         Step::Movie(movie) => …
 //!     }
 //! }
 //! ```
 
 mod front;
-mod grouping;
+pub(crate) mod grouping;
 mod probe;
-mod rate;
+pub(crate) mod rate;
 mod walk;
 mod window;
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
-use crate::index::front::{Front, Header, front_step, header_step};
+use crate::index::front::{Found, Front, Header, HeaderSearch, front_step};
 use crate::index::probe::{Probe, Verdict};
 use crate::index::walk::Walk;
 use crate::index::window::{Stop, Window};
+use crate::progressive::Movie;
 use crate::track::TrackIndex;
 
 pub use walk::TOP_LEVEL_BOXES_MAX;
@@ -56,6 +62,8 @@ pub enum Step {
     Want(Want),
     /// The file is indexed.
     Done(TrackIndex),
+    /// The file is progressive, and its tracks are indexed.
+    Movie(Arc<Movie>),
 }
 
 /// Builds the index of one file.
@@ -70,10 +78,7 @@ pub struct Indexer {
 #[derive(Debug)]
 enum Phase {
     /// Searching for moov.
-    Header {
-        pos: u64,
-        ftyp_seen: bool,
-    },
+    Header(HeaderSearch),
     /// Searching for a sidx between moov and the first fragment.
     Front {
         header: Header,
@@ -84,6 +89,7 @@ enum Phase {
     /// Reading every moof.
     Walk(Box<Walk>),
     Done(TrackIndex),
+    Movie(Arc<Movie>),
     Failed(Error),
 }
 
@@ -92,7 +98,7 @@ impl Indexer {
     /// Content-Range).
     #[must_use]
     pub fn new(file_size: u64, options: IndexOptions) -> Self {
-        let phase = Phase::Header { pos: 0, ftyp_seen: false };
+        let phase = Phase::Header(HeaderSearch::default());
         Self { window: Window::new(file_size), options, wanted: None, phase }
     }
 
@@ -106,6 +112,7 @@ impl Indexer {
         loop {
             let stop = match &self.phase {
                 Phase::Done(index) => return Ok(Step::Done(index.clone())),
+                Phase::Movie(movie) => return Ok(Step::Movie(movie.clone())),
                 Phase::Failed(error) => return Err(error.clone()),
                 _ => self.advance(),
             };
@@ -132,9 +139,13 @@ impl Indexer {
     fn advance(&mut self) -> Result<(), Stop> {
         let target = self.options.segment_target_ms;
         let next = match &mut self.phase {
-            Phase::Header { pos, ftyp_seen } => match header_step(&self.window, pos, ftyp_seen)? {
-                Some(header) => Phase::Front { pos: header.size, header },
-                None => return Ok(()),
+            Phase::Header(search) => match search.step(&self.window, target)? {
+                Found::Box => return Ok(()),
+                Found::Header(header) => Phase::Front { pos: header.size, header },
+                Found::Movie(movie) => {
+                    self.window.clear();
+                    Phase::Movie(Arc::new(movie))
+                }
             },
             Phase::Front { header, pos } => match front_step(&self.window, header, pos)? {
                 Front::Box => return Ok(()),
@@ -150,7 +161,7 @@ impl Indexer {
                 None => return Ok(()),
                 Some(index) => Phase::Done(index),
             },
-            Phase::Done(_) | Phase::Failed(_) => return Ok(()),
+            Phase::Done(_) | Phase::Movie(_) | Phase::Failed(_) => return Ok(()),
         };
         self.phase = next;
         Ok(())

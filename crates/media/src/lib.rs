@@ -16,6 +16,7 @@ pub mod kind;
 pub mod language;
 pub mod presentation;
 pub mod prft;
+pub mod progressive;
 pub mod properties;
 pub mod protection;
 pub mod purpose;

@@ -371,7 +371,7 @@ fn missing_box_is_named() {
     check(
         &[ftyp, boxed(b"moov", &twice)].concat(),
         expect![
-            "offset 16: box 'moov': the file has 2 tracks, but CMAF allows one per file: split them with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
+            "offset 16: box 'moov': fragmented MP4 with 2 tracks, but CMAF allows one per file: make it progressive, with all tracks, with `ffmpeg -i IN.mp4 -map 0 -c copy -movflags +faststart OUT.mp4`, or split it with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)"
         ],
     );
 }

@@ -9,10 +9,13 @@ mod support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use support::build::{FragmentParts, HeaderParts, sidx};
-use support::{AUDIO, VIDEO_B, ffmpeg, index_of, scan};
+use support::movie::{Sample, TrackParts, movie_file};
+use support::{AUDIO, VIDEO_B, ffmpeg, index_of, run_indexer, scan};
 use thalweg_media::chunk::Event;
 use thalweg_media::dump::dump;
 use thalweg_media::header;
+use thalweg_media::index::Step;
+use thalweg_media::progressive::MovieTrack;
 use thalweg_media::retime::shifted;
 use thalweg_media::write::rebase_on_moof;
 
@@ -81,6 +84,9 @@ fn parse(file: &[u8], random: &mut Random) {
         }
         assert!(end <= claimed, "segments end at {end} of {claimed}");
     }
+    if let Ok((Step::Movie(movie), _)) = run_indexer(file, claimed, 2000) {
+        movie.tracks.iter().for_each(|track| check_segments(track, claimed));
+    }
     let cuts: Vec<usize> = (0..random.below(5)).map(|_| random.below(file.len() + 1)).collect();
     for event in scan(file, None, &cuts).0 {
         if let Event::Chunk(chunk) = event {
@@ -90,6 +96,18 @@ fn parse(file: &[u8], random: &mut Random) {
     let mut whole = file.to_vec();
     let _ = rebase_on_moof(&mut whole, random.next() % 1000);
     assert_eq!(whole.len(), file.len());
+}
+
+/// Checks that every segment has its stated size, and that its media lies within the file.
+fn check_segments(track: &MovieTrack, file_size: u64) {
+    let mut end = track.header().len() as u64;
+    for segment in &track.index.segments {
+        let parts = track.segment(segment).unwrap();
+        assert!(parts.data.iter().all(|range| range.start < range.end && range.end <= file_size));
+        let data: u64 = parts.data.iter().map(|range| range.end - range.start).sum();
+        assert_eq!((segment.offset, segment.size), (end, parts.head.len() as u64 + data));
+        end += segment.size;
+    }
 }
 
 fn survive(name: &str, file: &[u8]) {
@@ -137,6 +155,21 @@ fn damaged_headers_of_every_codec_are_survived() {
         let moof = file.windows(4).position(|w| w == b"moof").unwrap() - 4;
         survive(&args, &file[..moof]);
     }
+}
+
+#[test]
+fn damaged_progressive_files_are_survived() {
+    let film = "-f lavfi -i testsrc2=size=64x36:rate=25 -f lavfi -i sine -t 0.6 -c:v libx264 -preset veryfast -bf 2 -c:a aac";
+    survive("faststart", &ffmpeg(&format!("{film} -movflags +faststart")));
+    let sample = |i: u32| Sample {
+        size: i % 7,
+        duration: 400 + i % 2,
+        composition_offset: 0,
+        sync: i.is_multiple_of(4),
+    };
+    let video = TrackParts { size_bits: 4, ..TrackParts::video(1000, (0..16).map(sample).collect()) };
+    let audio = TrackParts { co64: true, ..TrackParts::audio(1000, (0..16).map(sample).collect()) };
+    survive("small movie", &movie_file(&[video, audio], true).0);
 }
 
 #[test]

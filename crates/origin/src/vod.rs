@@ -1,9 +1,9 @@
 //! On-demand presentations, indexed on first request.
 //!
 //! [`library`] caches the indices, [`load`] builds them, [`names`] derives URL names from file
-//! names, [`rebase`] makes segments self-contained, [`text`] serves WebVTT files, and [`images`]
-//! finds thumbnails. [`join`] plays presentations one after another. This module responds to
-//! requests.
+//! names, [`rebase`] makes segments self-contained, [`movie`] builds those of progressive files,
+//! [`text`] serves WebVTT files, and [`images`] finds thumbnails. [`join`] plays presentations one
+//! after another. This module responds to requests.
 //!
 //! Header and segment URLs in manifests contain the version of the file (`TRACK/VERSION/TIME.m4s`).
 //! The content at such a URL never changes, so caches never mix a file's bytes with those of its
@@ -18,6 +18,7 @@ mod images;
 pub(crate) mod join;
 mod library;
 mod load;
+mod movie;
 mod names;
 mod rebase;
 mod text;
@@ -33,9 +34,10 @@ use crate::body::{self, Body};
 use crate::response::{self, Part, RequestHead, Resource};
 use crate::route::Item;
 use crate::select;
-use crate::storage::{Object, StorageError};
+use crate::storage::StorageError;
 
 pub(crate) use library::Library;
+use load::Source;
 pub(crate) use load::{Fault, Presentation, load};
 pub(crate) use names::encode;
 
@@ -122,16 +124,16 @@ pub(crate) async fn respond(
             not_found(format_args!("{name}/{track} is a WebVTT file, without header and segments in MP4"))
         }
         Item::Header { track, number: None } => match presentation.track(&track) {
-            Some((named, object)) => {
-                cut(library, request, named, object, version.is_some(), Piece::Header).await
+            Some((named, source)) => {
+                cut(library, request, named, source, version.is_some(), Piece::Header).await
             }
             None => no_track(name, &track),
         },
         Item::Segment { track, name: time } => match presentation.track(&track) {
-            Some((named, object)) => match named.segment_at(time) {
+            Some((named, source)) => match named.segment_at(time) {
                 Some(placed) => {
                     let piece = Piece::Segment(placed.segment);
-                    cut(library, request, named, object, version.is_some(), piece).await
+                    cut(library, request, named, source, version.is_some(), piece).await
                 }
                 None => not_found(format_args!("no segment of {name}/{track} begins at {time}")),
             },
@@ -173,7 +175,8 @@ impl Scope<'_> {
     /// Responds with a WebVTT file or, if `time` is given, with a segment of it.
     async fn text(&self, track: &str, time: Option<u64>) -> Response<Body> {
         let Scope { library, request, name, .. } = *self;
-        let Some((named, object)) = self.presentation.track(track) else { return no_track(name, track) };
+        let Some((named, source)) = self.presentation.track(track) else { return no_track(name, track) };
+        let object = &source.object;
         if named.index.info.media != Media::WebVtt {
             return not_found(format_args!("{name}/{track} is not a WebVTT file"));
         }
@@ -206,10 +209,18 @@ async fn cut(
     library: &Library,
     request: &RequestHead<'_>,
     track: &NamedTrack,
-    object: &Object,
+    source: &Source,
     is_versioned: bool,
     piece: Piece,
 ) -> Response<Body> {
+    let object = &source.object;
+    if let Some(movie) = &source.movie {
+        let segment = match piece {
+            Piece::Header => None,
+            Piece::Segment(segment) => Some(segment),
+        };
+        return movie::respond(library, request, (track, object), movie, is_versioned, segment).await;
+    }
     let (offset, size) = match piece {
         Piece::Header => (0, track.index.header_size),
         Piece::Segment(segment) => (segment.offset, segment.size),

@@ -346,20 +346,6 @@ async fn truncated_file_is_reported() {
 }
 
 #[tokio::test]
-async fn progressive_file_is_reported() {
-    check_fault(|broken| {
-        let input = format!("-f lavfi -i testsrc2=size=160x90:rate=25 -t 1 {}", support::VIDEO);
-        ffmpeg(&input, broken.join("v.mp4"));
-        String::from(
-            "broken/v.mp4: offset 40: box 'mdat': progressive MP4, not fragmented: convert it, one file per \
-             track, with `ffmpeg -i IN.mp4 -map 0:v:0 -c copy -movflags +cmaf+frag_keyframe OUT.mp4` (audio: \
-             `-map 0:a:0 -c copy -movflags +cmaf -frag_duration 500000`)",
-        )
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn file_that_is_not_mp4_is_reported() {
     check_fault(|broken| {
         fs::write(broken.join("v.mp4"), "hello, world").unwrap();

@@ -26,11 +26,15 @@ impl Rate {
     /// varies.
     pub(crate) fn frame_rate(self, info: &TrackInfo) -> Option<(u32, u32)> {
         let duration = self.first.filter(|duration| *duration > 0 && !self.varies)?;
-        matches!(info.media, Media::Video { .. }).then(|| {
-            let divisor = gcd(info.timescale, duration);
-            (info.timescale / divisor, duration / divisor)
-        })
+        matches!(info.media, Media::Video { .. }).then(|| reduced(info.timescale, duration))
     }
+}
+
+/// Returns the frames per second of samples with this `duration`, which is not 0, as a reduced
+/// fraction.
+pub(crate) fn reduced(timescale: u32, duration: u32) -> (u32, u32) {
+    let divisor = gcd(timescale, duration);
+    (timescale / divisor, duration / divisor)
 }
 
 fn gcd(a: u32, b: u32) -> u32 {

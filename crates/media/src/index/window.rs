@@ -88,6 +88,11 @@ impl Window {
         self.read_bytes = self.learnt_bytes;
     }
 
+    /// Releases the window's memory once no more bytes are needed.
+    pub(crate) fn clear(&mut self) {
+        self.bytes = Vec::new();
+    }
+
     /// Records that a fragment's boxes before its media took `len` bytes, so that the next read
     /// fetches that many bytes at once.
     pub(crate) fn learn(&mut self, len: u64) {

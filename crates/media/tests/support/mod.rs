@@ -5,14 +5,18 @@
 #![allow(dead_code, reason = "each test binary uses only some fixtures")]
 
 pub(crate) mod build;
+pub(crate) mod movie;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use thalweg_media::chunk::{ChunkScanner, Event};
-use thalweg_media::error::Error;
+use thalweg_media::error::{Error, Fault};
+use thalweg_media::fourcc::FourCc;
 use thalweg_media::index::{IndexOptions, Indexer, Step, Want};
+use thalweg_media::progressive::{Movie, MovieTrack};
 use thalweg_media::track::{TrackIndex, TrackInfo};
 
 /// ffmpeg arguments for five seconds of video with a sync sample every two seconds.
@@ -74,6 +78,26 @@ pub(crate) fn ffprobe_frames(file: &[u8]) -> usize {
     probe(file, &args).trim().parse().unwrap_or(0)
 }
 
+/// Returns one line for each packet of a stream such as `v:0`: times in seconds, size, flags, and a
+/// hash of the data. The flag D is left out: ffprobe 5.1 sets it on the packets before the start of
+/// the edit list, but only in progressive files.
+pub(crate) fn packets(file: &[u8], stream: &str) -> Vec<String> {
+    let args = ["-select_streams", stream, "-show_packets", "-show_data_hash", "md5", "-of", "compact=p=0"];
+    let wanted = ["pts_time=", "dts_time=", "size=", "flags=", "data_hash="];
+    let mut lines = Vec::new();
+    for field in probe(file, &args).split(['|', '\n']) {
+        // The fields of a packet with side data are on two lines.
+        if field.starts_with("codec_type=") {
+            lines.push(String::new());
+        }
+        if let (Some(line), true) = (lines.last_mut(), wanted.iter().any(|name| field.starts_with(name))) {
+            *line += &field.replace("KD", "K_");
+            *line += " ";
+        }
+    }
+    lines
+}
+
 fn ffprobe_lines(file: &[u8]) -> String {
     let entries = "packet=pts,duration,pos,flags";
     probe(file, &["-ignore_editlist", "1", "-show_entries", entries, "-of", "compact=p=0"])
@@ -114,14 +138,35 @@ pub(crate) fn index(file: &[u8]) -> Result<Indexed, Error> {
     index_of(file, file.len() as u64, 2000)
 }
 
-/// Indexes a file declared to have `file_size` bytes. Checks that every request lies within the
-/// file and that the number of requests is bounded.
+/// Indexes a file declared to have `file_size` bytes, as [`run_indexer`]. A progressive file is an
+/// error.
 pub(crate) fn index_of(file: &[u8], file_size: u64, segment_target_ms: u32) -> Result<Indexed, Error> {
+    match run_indexer(file, file_size, segment_target_ms)? {
+        (Step::Done(index), wants) => Ok(Indexed { index, wants }),
+        _ => Err(Error { offset: 0, kind: FourCc::MOOV, fault: Fault::Progressive }),
+    }
+}
+
+/// Indexes a progressive file; also returns the reads.
+pub(crate) fn movie(file: &[u8]) -> Result<(Arc<Movie>, Vec<Want>), Error> {
+    match run_indexer(file, file.len() as u64, 2000)? {
+        (Step::Movie(movie), wants) => Ok((movie, wants)),
+        (other, _) => panic!("not progressive: {other:?}"),
+    }
+}
+
+/// Runs the indexer on a file declared to have `file_size` bytes. Checks that every request lies
+/// within the file and that the number of requests is bounded.
+pub(crate) fn run_indexer(
+    file: &[u8],
+    file_size: u64,
+    segment_target_ms: u32,
+) -> Result<(Step, Vec<Want>), Error> {
     let mut indexer = Indexer::new(file_size, IndexOptions { segment_target_ms });
     let mut wants = Vec::new();
     loop {
         match indexer.step()? {
-            Step::Done(index) => return Ok(Indexed { index, wants }),
+            done @ (Step::Done(_) | Step::Movie(_)) => return Ok((done, wants)),
             Step::Want(want) => {
                 assert!(want.len > 0 && want.offset + want.len <= file_size, "{want:?} of {file_size}");
                 assert_eq!(indexer.step(), Ok(Step::Want(want)), "a step without bytes must change nothing");
@@ -135,6 +180,23 @@ pub(crate) fn index_of(file: &[u8], file_size: u64, segment_target_ms: u32) -> R
             }
         }
     }
+}
+
+/// Returns the CMAF file of a movie's track. Checks that each segment has the size in the index,
+/// and that its media lies within `file`.
+pub(crate) fn cmaf_file(file: &[u8], track: &MovieTrack) -> Vec<u8> {
+    let mut cmaf = track.header().to_vec();
+    assert_eq!(cmaf.len() as u64, track.index.header_size);
+    for segment in &track.index.segments {
+        assert_eq!(cmaf.len() as u64, segment.offset);
+        let parts = track.segment(segment).unwrap();
+        cmaf.extend(parts.head);
+        for range in parts.data {
+            cmaf.extend(&file[range.start as usize..range.end as usize]);
+        }
+        assert_eq!(cmaf.len() as u64, segment.offset + segment.size);
+    }
+    cmaf
 }
 
 /// Scans a stream pushed in pieces that end at `cuts`; returns the events and the final result.
