@@ -90,6 +90,11 @@ export interface ResponseRecord {
    * small to be measured.
    */
   delivery?: Delivery;
+  /**
+   * Sampling ratio: the edge records the responses of one in this many clients, so this
+   * response represents that many. Absent if the edge records all responses.
+   */
+  sample_one_in?: number;
 }
 
 /** A line logged for a request. */
@@ -605,6 +610,11 @@ export interface ResponseRow {
   reached_hd: boolean | null;
   /** Whether the response waited for content, from a backend or a live source. */
   is_source_limited: boolean | null;
+  /**
+   * Sampling ratio: the edge records the responses of one in this many clients, so this
+   * response represents that many. Absent if the edge records all responses.
+   */
+  sample_one_in: number | null;
   /** Lines logged by the policy, each preceded by its tag. */
   lines: string | null;
 }

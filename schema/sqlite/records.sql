@@ -174,6 +174,7 @@ CREATE TABLE responses (
     testable_bytes_per_s INTEGER,                -- The highest rate that the response could have shown, given its size, the congestion window at its start, and the minimum round-trip time; absent if one is unknown
     reached_hd INTEGER,                          -- Whether the response reached 2.5 Mbit/s; absent if that rate was not testable
     is_source_limited INTEGER,                   -- Whether the response waited for content, from a backend or a live source
+    sample_one_in INTEGER,                       -- Sampling ratio: the edge records the responses of one in this many clients, so this response represents that many. Absent if the edge records all responses
     lines TEXT                                   -- Lines logged by the policy, each preceded by its tag
 ) STRICT;
 CREATE INDEX responses_time ON responses (time);
