@@ -749,8 +749,8 @@ fn reference_lists_every_setting() {
           retransmitted_rise_max SHARE, default 0.05
               Rise in the share of retransmitted bytes that ends a trial.
           guardrail_rise_max     SHARE, default 0.03
-              Rise in the share of retransmitted bytes, across all trials, that ends the trials that may
-              have caused it.
+              Rise in the share of retransmitted bytes, across all trials, that ends the trials that
+              may have caused it.
           guardrail_pause_windows N, default 12, 0 to 1000000
               Windows without new entries after the guardrail has ended trials.
           cool_off_windows       N, default 288, 1 to 1000000
@@ -824,8 +824,8 @@ fn reference_lists_every_setting() {
           retransmitted_rise_max SHARE, if absent: as in [controller]
               Rise in the share of retransmitted bytes that ends a trial.
           guardrail_rise_max     SHARE, if absent: as in [controller]
-              Rise in the share of retransmitted bytes, across the tenant's trials, that ends those that
-              may have caused it.
+              Rise in the share of retransmitted bytes, across the tenant's trials, that ends those
+              that may have caused it.
           cool_off_windows       N, if absent: as in [controller], 1 to 1000000
               Windows before a withdrawn network may enter again.
 
