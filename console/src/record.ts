@@ -90,6 +90,11 @@ export interface ResponseRecord {
    * small to be measured.
    */
   delivery?: Delivery;
+  /**
+   * Sampling ratio: the edge records the responses of one in this many clients, so this
+   * response represents that many. Absent if the edge records all responses.
+   */
+  sample_one_in?: number;
 }
 
 /** A line logged for a request. */
@@ -617,6 +622,11 @@ export interface ResponseRow {
    * read slowly; not part of `busy_us`. Absent if zero or unknown, and in older records.
    */
   rwnd_limited_us: number | null;
+  /**
+   * Sampling ratio: the edge records the responses of one in this many clients, so this
+   * response represents that many. Absent if the edge records all responses.
+   */
+  sample_one_in: number | null;
   /** Lines logged by the policy, each preceded by its tag. */
   lines: string | null;
 }

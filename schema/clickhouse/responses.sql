@@ -58,6 +58,7 @@ CREATE TABLE IF NOT EXISTS responses
     reached_hd Nullable(Bool) CODEC(ZSTD(1)) COMMENT 'Whether the response reached 2.5 Mbit/s; absent if that rate was not testable',
     is_source_limited Nullable(Bool) CODEC(ZSTD(1)) COMMENT 'Whether the response waited for content, from a backend or a live source',
     rwnd_limited_us Nullable(UInt64) CODEC(T64, ZSTD(1)) COMMENT 'Time during which the client\'s receive window held the response back, because the client read slowly; not part of `busy_us`. Absent if zero or unknown, and in older records',
+    sample_one_in Nullable(UInt32) CODEC(T64, ZSTD(1)) COMMENT 'Sampling ratio: the edge records the responses of one in this many clients, so this response represents that many. Absent if the edge records all responses',
     lines Nullable(String) CODEC(ZSTD(1)) COMMENT 'Lines logged by the policy, each preceded by its tag'
 )
 ENGINE = MergeTree

@@ -26,6 +26,9 @@ SETTINGS non_replicated_deduplication_window = 10000;
 -- Clients choose the Host field, so the number of its values is limited. Per block, window and
 -- site, the 1,000 most requested hosts have their own rows, unless their names are too long. All
 -- other hosts share the name '(other)'.
+--
+-- If edges sample clients, each row counts as often as its sample_one_in says, up to 1,000 times. A
+-- sketch has no weights, so it gets an array that repeats the value.
 CREATE MATERIALIZED VIEW IF NOT EXISTS responses_5m_view TO responses_5m AS
 SELECT
     window, pop, prefix, asn, region, congestion_control, cache,
@@ -39,20 +42,23 @@ SELECT
 FROM (
     SELECT *, denseRank() OVER (PARTITION BY window, pop ORDER BY asked DESC, own) AS nth
     FROM (
+        WITH least(ifNull(r.sample_one_in, 1), 1000) AS weight
         SELECT
             toUInt32(intDiv(toUnixTimestamp64Second(time), 300) * 300) AS window, pop, prefix,
             ifNull(r.asn, 0) AS asn, ifNull(r.region, '') AS region,
             ifNull(r.congestion_control, '') AS congestion_control,
             cache, r.request_host AS own,
-            count() AS own_responses,
-            countIf(r.status >= 500) AS own_errors,
-            countIf(r.cut IS NOT NULL) AS own_cut,
-            sum(r.bytes) AS own_bytes,
-            quantilesDDStateIf(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(
-                ifNull(r.ttfb_us, 0), ifNull(r.ttfb_us > 0, 0)
+            sum(weight) AS own_responses,
+            sumIf(weight, r.status >= 500) AS own_errors,
+            sumIf(weight, r.cut IS NOT NULL) AS own_cut,
+            sum(r.bytes * weight) AS own_bytes,
+            quantilesDDStateArray(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(
+                arrayWithConstant(if(r.ttfb_us > 0, weight, 0), ifNull(r.ttfb_us, 0))
             ) AS own_ttfb,
-            quantilesDDStateIf(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(
-                ifNull(r.goodput_bytes_per_s, 0), ifNull(r.acked_bytes >= 100000 AND r.goodput_bytes_per_s > 0, 0)
+            quantilesDDStateArray(0.01, 0.05, 0.1, 0.5, 0.9, 0.95, 0.99)(
+                arrayWithConstant(
+                    if(r.acked_bytes >= 100000 AND r.goodput_bytes_per_s > 0, weight, 0), ifNull(r.goodput_bytes_per_s, 0)
+                )
             ) AS own_goodput,
             sum(own_responses) OVER (PARTITION BY window, pop, own) AS asked
         FROM responses AS r

@@ -28,7 +28,7 @@ CREATE TABLE sockets_5m (
     PRIMARY KEY (window, pop, prefix, asn, region, congestion_control)
 ) STRICT, WITHOUT ROWID;
 
--- Responses.
+-- Responses. If edges sample clients, each record counts as often as its sample_one_in says.
 CREATE TABLE responses_5m (
     window INTEGER NOT NULL,                     -- start of the window, seconds since 1970, UTC
     pop TEXT NOT NULL,                           -- name of the site (PoP)
@@ -38,7 +38,7 @@ CREATE TABLE responses_5m (
     congestion_control TEXT NOT NULL,            -- empty if unknown
     cache TEXT NOT NULL,                         -- hit, join, miss, validated, stale, pass, purge, synth, pipe, error
     request_host TEXT NOT NULL,                  -- the request's Host field: the first 1,000 per window and site; others are (other)
-    responses INTEGER NOT NULL,                  -- records
+    responses INTEGER NOT NULL,                  -- number of responses
     errors INTEGER NOT NULL,                     -- responses with status 500 or above
     cut INTEGER NOT NULL,                        -- incomplete responses
     bytes INTEGER NOT NULL,                      -- content bytes

@@ -175,6 +175,7 @@ CREATE TABLE responses (
     reached_hd INTEGER,                          -- Whether the response reached 2.5 Mbit/s; absent if that rate was not testable
     is_source_limited INTEGER,                   -- Whether the response waited for content, from a backend or a live source
     rwnd_limited_us INTEGER,                     -- Time during which the client's receive window held the response back, because the client read slowly; not part of `busy_us`. Absent if zero or unknown, and in older records
+    sample_one_in INTEGER,                       -- Sampling ratio: the edge records the responses of one in this many clients, so this response represents that many. Absent if the edge records all responses
     lines TEXT                                   -- Lines logged by the policy, each preceded by its tag
 ) STRICT;
 CREATE INDEX responses_time ON responses (time);

@@ -1,7 +1,7 @@
 //! Accounting tests: every response of an edge must be stored once or counted as lost, even if the
 //! agent is killed under load at seeded times, the edge is killed (`edges`), or every part from the
 //! edge to ClickHouse is killed (`chain`). The same holds while a sink is unavailable and the spool
-//! is full.
+//! is full. An edge may also record only some clients (`sampled`).
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "accounting/chain.rs"]
@@ -9,6 +9,8 @@ mod chain;
 #[path = "accounting/edges.rs"]
 mod edges;
 mod program;
+#[path = "accounting/sampled.rs"]
+mod sampled;
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Read, Write};

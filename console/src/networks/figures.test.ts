@@ -105,3 +105,13 @@ it("drops old responses, and the oldest beyond the limit", () => {
   for (let n = 0; n < 2 * RESPONSES_MAX; n += 1) last.push(record("192.0.4.1:1"), 1000);
   expect(last.networks(1000).networks).toMatchObject([{ name: "192.0.4.0/24", requests: RESPONSES_MAX }]);
 });
+
+it("counts each response of a sampling edge as often as it stands for others", () => {
+  const last = new LastResponses();
+  const sampled = { sample_one_in: 10, delivery: delivery(5000, 1000) };
+  for (const port of [1, 2]) last.push(record(`192.0.2.1:${port}`, { sid: "a", bs: true }, sampled), 0);
+  last.push(record("192.0.2.2:1", { sid: "b" }, sampled), 0);
+  const [network] = last.networks(0).networks;
+  expect(network).toMatchObject({ requests: 30, sessions: 20, sessions_starved: 10, starvation: 2 / 3 });
+  expect(network?.goodput_bytes_per_s).toBe(5_000_000);
+});

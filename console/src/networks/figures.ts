@@ -26,12 +26,15 @@ interface Response {
   cmcd: ResponseRecord["cmcd"];
   /** The session ID, or the player's address if it reports no session. */
   session: string;
+  /** Number of responses for which this one stands, because the edge samples clients. */
+  weight: number;
 }
 
 /** The figures of one network. Unknown values are null. */
 export interface Network {
   /** A prefix: /24 for IPv4, /56 for IPv6. */
   name: string;
+  /** Number of requests; an estimate if the edge samples clients, as are the sessions. */
   requests: number;
   /** Number of sessions that report CMCD, and number of those whose buffer ran empty. */
   sessions: number;
@@ -55,7 +58,7 @@ export class LastResponses {
   #responses: Response[] = [];
 
   push(record: ResponseRecord, now_ms: number): void {
-    const { client, delivery, ttfb_us, tcp, cmcd } = record;
+    const { client, delivery, ttfb_us, tcp, cmcd, sample_one_in } = record;
     const network = networkOf(client);
     if (network === null) return;
     this.#responses.push({
@@ -69,6 +72,7 @@ export class LastResponses {
       cmcd,
       // Remove the port, because a player may use several connections.
       session: cmcd?.sid ?? client.replace(/:\d+$/, ""),
+      weight: sample_one_in ?? 1,
     });
     // Trim only at twice the limit, so that not every push moves the whole array.
     if (this.#responses.length >= 2 * RESPONSES_MAX) this.#responses.splice(0, this.#responses.length - RESPONSES_MAX);
@@ -92,13 +96,15 @@ export class LastResponses {
 function figures(name: string, responses: readonly Response[]): Network {
   const reported = responses.filter(({ cmcd }) => cmcd !== undefined);
   const starved = reported.filter(({ cmcd }) => cmcd?.bs === true);
-  const count = (those: readonly Response[]) => new Set(those.map(({ session }) => session)).size;
+  const total = (weights: Iterable<number>) => [...weights].reduce((sum, weight) => sum + weight, 0);
+  const count = (those: readonly Response[]) =>
+    total(new Map(those.map(({ session, weight }) => [session, weight])).values());
   const measured = responses.filter(({ acked_bytes, busy_us }) => acked_bytes > 0 && busy_us > 0);
-  const sum = (of: (response: Response) => number) => measured.reduce((total, response) => total + of(response), 0);
+  const sum = (of: (response: Response) => number) => total(measured.map(of));
   const ttfb_us = sorted(responses, ({ ttfb_us }) => ttfb_us);
   return {
     name,
-    requests: responses.length,
+    requests: total(responses.map(({ weight }) => weight)),
     sessions: count(reported),
     sessions_starved: count(starved),
     starvation: reported.length > 0 ? starved.length / reported.length : null,

@@ -58,6 +58,7 @@ const SEGMENT = {
   pop: "fra1",
   host: "edge1",
   number: "12",
+  sample_one_in: 10,
 } satisfies Partial<SingleResponse> as SingleResponse;
 
 it("shows every field once, with its unit and full precision", () => {
@@ -124,7 +125,8 @@ it("shows every field once, with its unit and full precision", () => {
     VCL_Log: path
       PoP: fra1
       machine: edge1
-      record: 12"
+      record: 12
+      stands for: 10 responses"
   `);
   const keys = groups.flatMap(({ fields }) => fields.map(({ key }) => key));
   expect(keys.sort()).toEqual(Object.keys(SEGMENT).sort());

@@ -62,6 +62,7 @@ const FIELDS: Partial<Record<Key, Field>> = {
   pop: ["PoP", ({ pop }) => pop || null],
   host: ["machine", ({ host }) => host],
   number: ["record", ({ number }) => number],
+  sample_one_in: ["stands for", ({ sample_one_in }) => (sample_one_in === null ? null : `${sample_one_in} responses`)],
 };
 
 /** Fields by group, in display order. */
@@ -74,7 +75,7 @@ const GROUPS: readonly (readonly [string, readonly Key[]])[] = [
   ],
   ["Control", ["bundle", "rule", "is_holdout", "draw_period", "experiment", "arm", "refused"]],
   ["Player (CMCD)", ["cmcd_sid", "cmcd_st", "cmcd_br_kbps", "cmcd_bl_ms", "cmcd_mtp_kbps", "cmcd_bs"]],
-  ["Policy and record", ["xid", "restarts", "lines", "pop", "host", "number"]],
+  ["Policy and record", ["xid", "restarts", "lines", "pop", "host", "number", "sample_one_in"]],
 ];
 
 export interface DetailGroup {

@@ -5,6 +5,10 @@
 //! Callers pass an earlier time while records are delayed. Records for closed windows are dropped
 //! and counted, so each window is produced once. Outcomes are those of clients: see `client.rs`.
 //!
+//! An edge may record the responses of only one client in N. Each of its connections then stands for
+//! N. Socket records come from all clients, so those of connections without a response are left out:
+//! whether their client is sampled is not known.
+//!
 //! **Invariant:** a closed window is never reopened, even if the clock changes: see [`follows`].
 
 mod client;
@@ -51,7 +55,8 @@ pub struct Counts {
     pub early: u64,
     /// Records dropped at the limit on PoPs, tenants or prefixes.
     pub over_limit: u64,
-    /// Records of clients left out of the sample of a window with too many connections.
+    /// Records of clients left out of the sample of a window with too many connections, and socket
+    /// records of clients of which the edge records no responses.
     pub sampled_out: u64,
 }
 
@@ -295,6 +300,7 @@ impl OpenWindow {
         let Some(connection) = self.connection(connections_max, source, response.client) else {
             return Fate::OverLimit;
         };
+        connection.sample_one_in = connection.sample_one_in.max(response.weight());
         connection.responses = connection.responses.saturating_add(1);
         connection.failed = connection.failed.saturating_add(has_failed(response).into());
         connection.is_left_alone |= is_left_alone;

@@ -106,7 +106,8 @@ pub struct Window {
     /// Number of records in the window, across all tenants.
     pub records: u64,
     /// Number of connections for which each measured one stands: more than 1 if clients were
-    /// sampled. Sums are weighted accordingly; 0 counts as 1.
+    /// sampled because the window was full. Sums are weighted accordingly, and by the sampling
+    /// ratios of the edges; 0 counts as 1.
     pub weight: u32,
     /// Number of records lost in the window, as reported by agents, across all tenants.
     pub lost: u64,

@@ -92,7 +92,7 @@ impl Metrics {
             ("pops_evicted", "Idle PoPs removed to make room for others", &self.pops_evicted),
             (
                 "records_sampled_out",
-                "Records of clients left out of the sample of a window with too many connections",
+                "Records of clients that are not sampled: by a full window, or by their edge",
                 &self.sampled_out,
             ),
             ("rounds", "Rounds decided", &self.rounds),

@@ -1,7 +1,7 @@
 //! Edge configuration: resolved values, already validated by the caller.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -57,6 +57,10 @@ pub struct Config {
     pub records_kept: Duration,
     /// Approximate memory limit for these records, in bytes.
     pub records_kept_bytes_max: u64,
+    /// Responses of one client in this many are recorded; 1 for all clients.
+    pub records_sample: NonZeroU32,
+    /// Salt of the draw that samples clients: edges with the same salt sample the same clients.
+    pub records_sample_salt: String,
     /// VCL file of the initial policy, if configured.
     pub policy: Option<PathBuf>,
     /// MaxMind databases for client geolocation in policies.
@@ -182,6 +186,8 @@ impl Default for Config {
             log: LogDestination::Off,
             records_kept: Duration::from_secs(60),
             records_kept_bytes_max: 128 << 20,
+            records_sample: NonZeroU32::MIN,
+            records_sample_salt: String::new(),
             policy: None,
             geoip: Vec::new(),
             bundle: None,

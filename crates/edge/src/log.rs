@@ -4,6 +4,9 @@
 //! created. A response that never ends, because its worker stopped, is counted as lost when the
 //! edge exits or, after a crash, at the next start (`crate::state`).
 //!
+//! Responses may be sampled by client (`sample`): those to clients outside the sample get neither a
+//! record nor a record number. The others carry the sampling ratio, and stand for all of them.
+//!
 //! ```text
 //! worker ── Entry ──→ its ring (ring, compact) ─┐
 //! worker ── Entry ──→ its ring ─────────────────┴→ writer: ResponseRecord ─┬→ file
@@ -15,6 +18,7 @@
 //! while the log has a file or a follower, and for [`FOLLOWER_ABSENCE`] after the edge starts
 //! or the last follower disconnects, so that a restarting follower misses no records.
 //!
+//! **Invariant:** started responses = records + lost + without a record + sampled out + in progress.
 //! **Invariant:** on the worker, logging a response takes no lock, allocates nothing, and wakes a
 //! thread only if the writer is asleep or the ring is half full.
 //! **Invariant:** only workers hold ring producers, and only the writer closes the recent records.
@@ -26,9 +30,11 @@ mod file;
 mod follower;
 mod recent;
 mod ring;
+mod sample;
 mod writer;
 
 use std::io;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,6 +47,7 @@ pub(crate) use compact::Entry;
 pub use follower::{FollowError, Follower};
 pub(crate) use recent::RecordsKept;
 pub(crate) use ring::{Deferred, Ring};
+pub(crate) use sample::ClientSample;
 pub(crate) use writer::LogWriter;
 
 use crate::config::LogDestination;
@@ -65,6 +72,8 @@ pub(crate) struct Log {
 #[must_use]
 pub(crate) struct StartedResponse {
     at: Instant,
+    /// Whether the client is sampled, so that the response gets a record.
+    is_sampled: bool,
 }
 
 /// A record with its number.
@@ -87,6 +96,7 @@ pub struct Records {
 #[derive(Debug)]
 struct Shared {
     state: State,
+    sample: ClientSample,
     bell: Arc<Bell>,
     /// Response counts, one per worker, indexed by worker number.
     counts: Vec<Arc<Counts>>,
@@ -94,7 +104,7 @@ struct Shared {
     is_recording: AtomicBool,
     /// Number of responses cut off because their worker stopped; set when the writer exits.
     cut_off: AtomicU64,
-    /// Total number of responses; set when the writer exits.
+    /// Total number of responses to be recorded; set when the writer exits.
     total: AtomicU64,
     recent: Mutex<Recent>,
     /// Wakes followers after new records, and when the writer exits.
@@ -110,7 +120,7 @@ impl Shared {
         self.counts.iter().map(|counts| counts.lost.get()).sum()
     }
 
-    /// Returns the number of responses that ended without a record.
+    /// Returns the number of sampled responses that ended without a record.
     fn without_record(&self) -> u64 {
         self.lost() + self.counts.iter().map(|counts| counts.unrecorded.get()).sum::<u64>()
     }
@@ -181,7 +191,12 @@ impl Records {
 
     /// Returns the number of responses started so far.
     pub fn started(&self) -> u64 {
-        self.shared.state.started()
+        self.shared.state.started() + self.sampled_out()
+    }
+
+    /// Returns how many of these responses get no record, because their client is not sampled.
+    pub fn sampled_out(&self) -> u64 {
+        self.shared.counts.iter().map(|counts| counts.sampled_out.get()).sum()
     }
 
     /// Returns the number of records dropped because a ring was full. Once the edge has exited, the
@@ -205,15 +220,15 @@ impl Records {
         self.shared.counts.iter().map(|counts| counts.bytes.get()).sum()
     }
 
-    /// Returns the total number of responses, which exceeds every record number; 0 until the edge
-    /// has exited.
+    /// Returns the total number of responses to be recorded, which exceeds every record number; 0
+    /// until the edge has exited.
     pub fn total(&self) -> u64 {
         self.shared.total.load(Relaxed)
     }
 }
 
-/// Opens the log with destination `to` and one ring per worker; responses are counted in `state`,
-/// and records are kept for followers within `kept`.
+/// Opens the log with destination `to` and one ring per worker. Responses of the clients in `sample`
+/// are recorded; those are counted in `state`, and their records kept for followers within `kept`.
 ///
 /// # Errors
 ///
@@ -223,6 +238,7 @@ pub(crate) fn open(
     state: State,
     workers: usize,
     kept: RecordsKept,
+    sample: ClientSample,
 ) -> io::Result<(Log, Vec<Ring>, LogWriter)> {
     let out = match to {
         LogDestination::Off => None,
@@ -239,6 +255,7 @@ pub(crate) fn open(
     }
     let shared = Arc::new(Shared {
         state,
+        sample,
         bell,
         counts,
         is_recording: AtomicBool::new(true),
@@ -252,10 +269,26 @@ pub(crate) fn open(
 }
 
 impl Log {
-    /// Counts a response that starts on `worker`, before its first byte is sent.
-    pub(crate) fn begin(&self, worker: usize) -> StartedResponse {
-        self.records.shared.state.begin(worker);
-        StartedResponse { at: Instant::now() }
+    /// Counts a response to `client` that starts on `worker`, before its first byte is sent.
+    pub(crate) fn begin(&self, worker: usize, client: IpAddr) -> StartedResponse {
+        let shared = &self.records.shared;
+        let is_sampled = self.samples(client);
+        if is_sampled {
+            shared.state.begin(worker);
+        } else {
+            shared.counts[worker].sampled_out.add_one();
+        }
+        StartedResponse { at: Instant::now(), is_sampled }
+    }
+
+    /// Returns whether the client is in the sample now.
+    pub(crate) fn samples(&self, client: IpAddr) -> bool {
+        self.records.shared.sample.includes_now(client)
+    }
+
+    /// Returns whether a record of the response is created.
+    pub(crate) fn records_response(&self, started: &StartedResponse) -> bool {
+        started.is_sampled && self.is_recording()
     }
 
     /// Returns whether records are created.
@@ -263,10 +296,12 @@ impl Log {
         self.records.shared.is_recording.load(Relaxed)
     }
 
-    /// Writes an ended response to this worker's ring, or only counts it while no records are
-    /// created.
+    /// Writes an ended response to this worker's ring, or only counts it if its client is not
+    /// sampled, or while no records are created.
     pub(crate) fn append(&self, started: StartedResponse, entry: Entry<'_>) {
-        if self.is_recording() {
+        if !started.is_sampled {
+            Ring::count_sampled_out(entry.sent);
+        } else if self.is_recording() {
             Ring::append(started.at, entry);
         } else {
             Ring::count_without_record(entry.sent);
@@ -275,7 +310,7 @@ impl Log {
 
     /// Counts an ended response whose record waits for its delivery.
     pub(crate) fn defer(&self, started: StartedResponse, entry: Entry<'_>) -> Deferred {
-        Ring::defer(started.at, entry)
+        Ring::defer(started.at, entry, started.is_sampled)
     }
 
     pub(crate) fn records(&self) -> &Records {

@@ -23,7 +23,7 @@ use crate::backend::Backends;
 use crate::bundle::{Bundles, SavedBundle};
 use crate::config::{Config, DiskPlace, LogDestination, SlowStartAfterIdle};
 use crate::hops::Node;
-use crate::log::{self, LogWriter, Records, RecordsKept, Ring};
+use crate::log::{self, ClientSample, LogWriter, Records, RecordsKept, Ring};
 use crate::policy::{Compiled, GeoFiles, LoadError, Policies};
 use crate::state::{FILE_BYTES, State};
 use crate::steering;
@@ -134,7 +134,8 @@ impl Edge {
             time: config.records_kept,
             bytes_max: usize::try_from(config.records_kept_bytes_max).unwrap_or(usize::MAX),
         };
-        let (log, rings, writer) = log::open(&config.log, state, threads, kept)
+        let sample = ClientSample::new(config.records_sample, &config.records_sample_salt);
+        let (log, rings, writer) = log::open(&config.log, state, threads, kept, sample)
             .map_err(|error| BindError::Log(config.log.clone(), error))?;
         if config.tcp_slow_start_after_idle == SlowStartAfterIdle::Off {
             end_slow_start_after_idle();

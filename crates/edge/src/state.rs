@@ -1,4 +1,5 @@
-//! State directory: preserves an edge's response counts across restarts and crashes.
+//! State directory: preserves an edge's count of responses to be recorded across restarts and
+//! crashes.
 //!
 //! ```text
 //! DIR/               locked (flock) by the process that uses it
@@ -16,8 +17,9 @@
 //! Each run creates its page before it accepts requests, and never changes the page of another run.
 //! After a crash, no page is torn, but the page of a run without requests may be too short.
 //!
-//! **Invariant:** a response is counted before its first byte is sent, so the count includes every
-//! response that has a record number or reached a client.
+//! **Invariant:** a response to be recorded is counted before its first byte is sent, so the count
+//! includes every such response that has a record number or reached a client. Responses to clients
+//! outside the sample are not counted here.
 //! **Invariant:** the epochs in a directory increase, even if the clock is set back.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -55,7 +57,7 @@ const TMPFS: u64 = 0x0102_1994;
 pub struct EndedRun {
     /// Start time, in microseconds since the Unix epoch.
     pub epoch: u64,
-    /// Number of responses; greater than every record number.
+    /// Number of responses to be recorded; greater than every record number.
     pub total: u64,
 }
 
@@ -141,12 +143,12 @@ impl State {
         self.epoch
     }
 
-    /// Counts a response that starts on `worker`.
+    /// Counts a response to be recorded that starts on `worker`.
     pub(crate) fn begin(&self, worker: usize) {
         self.started.counter(worker).fetch_add(1, Relaxed);
     }
 
-    /// Returns the number of responses started so far.
+    /// Returns the number of responses to be recorded that have started so far.
     pub(crate) fn started(&self) -> u64 {
         self.started.sum()
     }

@@ -2,6 +2,7 @@
 //! state, a pool of backend connections, and the number of responses in progress.
 //! [`accept`](crate::accept) runs the thread.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -95,9 +96,9 @@ impl Worker {
         &self.shared.log
     }
 
-    /// Counts a response that starts on this worker.
-    pub(crate) fn begin(&self) -> StartedResponse {
-        self.log().begin(self.number)
+    /// Counts a response to `client` that starts on this worker.
+    pub(crate) fn begin(&self, client: IpAddr) -> StartedResponse {
+        self.log().begin(self.number, client)
     }
 
     /// Returns whether this edge serves `host`.

@@ -40,7 +40,7 @@ pub use proto::DecodeError;
 pub use query::{QueryField, query_fields};
 pub use response::{
     CacheResult, Cmcd, Cut, Decider, Delivery, KERNEL_BUSY_US_MIN, LineTag, Protocol, ResponseRecord,
-    SCHEMA_VERSION, Steered, StreamType, TcpState,
+    SAMPLE_ONE_IN_MAX, SCHEMA_VERSION, Steered, StreamType, TcpState,
 };
 pub use sketch::Sketch;
 pub use socket::{

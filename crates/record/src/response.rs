@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 
 use crate::Lines;
 
@@ -21,6 +22,10 @@ pub const SCHEMA_VERSION: u32 = 2;
 /// Minimum busy time of a kernel's counter that yields a rate, in microseconds. The kernel counts
 /// busy time in ticks of up to 10 ms.
 pub const KERNEL_BUSY_US_MIN: u64 = 40_000;
+
+/// Maximum number of clients for which a sampled one can stand. A record that claims more counts as
+/// this many.
+pub const SAMPLE_ONE_IN_MAX: u32 = 1_000;
 
 message! {
     /// A response sent by the edge.
@@ -75,6 +80,9 @@ message! {
         /// What the client's kernel acknowledged of the response; absent if the response was too
         /// small to be measured.
         pub delivery: Option<Delivery> = 24, column("");
+        /// Sampling ratio: the edge records the responses of one in this many clients, so this
+        /// response represents that many. Absent if the edge records all responses.
+        pub sample_one_in: Option<NonZeroU32> = 25;
     }
 }
 
@@ -207,7 +215,13 @@ impl ResponseRecord {
             restarts: 0,
             lines: Lines::default(),
             delivery: None,
+            sample_one_in: None,
         }
+    }
+
+    /// Returns the number of responses for which this one stands.
+    pub fn weight(&self) -> u32 {
+        self.sample_one_in.map_or(1, |one_in| one_in.get().min(SAMPLE_ONE_IN_MAX))
     }
 
     /// Returns the acknowledged bytes per second of busy time; `None` if the delivery was not

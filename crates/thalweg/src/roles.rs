@@ -5,7 +5,7 @@
 
 use std::io::{Write, stdout};
 use std::net::{SocketAddr, TcpListener};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -417,6 +417,14 @@ fn edge_config(
         delivery_bytes_min: edge.delivery_min.value.bytes,
         records_kept: edge.records_kept.value.duration,
         records_kept_bytes_max: edge.records_kept_max.value.bytes,
+        records_sample: u32::try_from(edge.records_sample.value)
+            .ok()
+            .and_then(NonZeroU32::new)
+            .expect("the declared bounds are positive and fit in a u32"),
+        records_sample_salt: edge
+            .records_sample_salt
+            .as_ref()
+            .map_or_else(String::new, |salt| salt.value.clone()),
         tcp_notsent_lowat_bytes: edge
             .tcp_notsent_lowat
             .as_ref()

@@ -1,10 +1,11 @@
 -- Returns the TTFB distribution since :since_us, grouped by $by: percentiles, and the number of
--- responses in each bucket. Bucket b covers 2^(b/2) to 2^((b+1)/2) us.
+-- responses in each bucket. Bucket b covers 2^(b/2) to 2^((b+1)/2) us. A record counts as often as its
+-- sample_one_in says.
 WITH timed AS (
-    SELECT $by AS name, ttfb_us,
-        row_number() OVER (PARTITION BY $by ORDER BY ttfb_us) AS nth,
-        count(*) OVER (PARTITION BY $by) AS responses
-    FROM responses
+    SELECT $by AS name, ttfb_us, weight,
+        sum(weight) OVER (PARTITION BY $by ORDER BY ttfb_us) AS nth,
+        sum(weight) OVER (PARTITION BY $by) AS responses
+    FROM (SELECT *, ifnull(sample_one_in, 1) AS weight FROM responses)
     WHERE time >= :since_us AND ttfb_us IS NOT NULL
 ),
 groups AS (
@@ -18,7 +19,7 @@ groups AS (
     LIMIT :limit
 ),
 counts AS (
-    SELECT name, CAST(2 * log2(max(ttfb_us, 1)) AS INTEGER) AS bucket, count(*) AS responses
+    SELECT name, CAST(2 * log2(max(ttfb_us, 1)) AS INTEGER) AS bucket, sum(weight) AS responses
     FROM timed
     GROUP BY name, bucket
 ),

@@ -25,8 +25,15 @@ impl Pop {
         let mut prefixes: BTreeMap<(usize, Prefix), Sample> = BTreeMap::new();
         let mut clients = Clients::new();
         let weight = open.sampling.weight();
+        let sampling_edges = sampling_edges(&open);
         let mut edges = vec![EdgeFigures::default(); open.edges.len()];
         for connection in open.connections.into_values() {
+            let is_sampling = connection.edge.is_some_and(|edge| sampling_edges[edge]);
+            if is_sampling && connection.responses == 0 {
+                counts.sampled_out += u64::from(connection.records);
+                continue;
+            }
+            let weight = weight.saturating_mul(connection.sample_one_in.max(1));
             match connection.edge {
                 Some(edge) => connection.add_to_edge(&mut edges[edge], weight),
                 None => counts.over_limit += 1,
@@ -106,4 +113,13 @@ impl Pop {
             }
         }
     }
+}
+
+/// Returns, for each edge of the window, whether it records the responses of only some clients.
+fn sampling_edges(open: &OpenWindow) -> Vec<bool> {
+    let mut are_sampling = vec![false; open.edges.len()];
+    for connection in open.connections.values().filter(|connection| connection.sample_one_in > 1) {
+        connection.edge.into_iter().for_each(|edge| are_sampling[edge] = true);
+    }
+    are_sampling
 }

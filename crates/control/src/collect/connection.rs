@@ -21,6 +21,8 @@ pub(super) struct Connection {
     pub(super) records: u32,
     /// Edge index in the window, or `None` if the window had no room for the edge.
     pub(super) edge: Option<usize>,
+    /// Number of clients of its edge for which the connection's client stands; 0 without a response.
+    pub(super) sample_one_in: u32,
     /// Number of responses, including failed ones.
     pub(super) responses: u32,
     pub(super) failed: u32,
@@ -58,6 +60,7 @@ impl Connection {
             address,
             records: 0,
             edge,
+            sample_one_in: 0,
             responses: 0,
             failed: 0,
             tenant: None,

@@ -31,6 +31,11 @@ pub(super) fn registry(state: &AdminState) -> Registry {
         records.bytes(),
     );
     add.counter("records_lost", "Response records dropped because the log's queue was full", records.lost());
+    add.counter(
+        "responses_sampled_out",
+        "Responses started that get no record, because their client is not sampled",
+        records.sampled_out(),
+    );
     let kept = records.kept();
     add.seconds(
         "records_kept_seconds",

@@ -42,7 +42,7 @@ pub(super) struct CompactEntry {
     status: u16,
     cache: CacheResult,
     detail: Option<&'static str>,
-    pub(super) bytes: u64,
+    bytes: u64,
     first_byte: Option<Instant>,
     cut: Option<Cut>,
     tcp: Option<Tcp>,

@@ -51,6 +51,8 @@ pub(super) struct Counts {
     pub(super) lost: Count,
     /// Responses without an entry, because no records were being created.
     pub(super) unrecorded: Count,
+    /// Started responses that get no entry and no number, because their client is not sampled.
+    pub(super) sampled_out: Count,
     /// All ended responses, by cache result and status class.
     pub(super) responses: [[Count; STATUS_CLASSES]; CacheResult::ALL.len()],
     /// Content bytes that all ended responses have written to the kernel.
@@ -71,7 +73,7 @@ impl Counts {
 pub(super) struct Count(AtomicU64);
 
 impl Count {
-    fn add_one(&self) {
+    pub(super) fn add_one(&self) {
         self.add(1);
     }
 
@@ -142,12 +144,22 @@ impl Ring {
         });
     }
 
-    /// Counts an ended response whose entry is appended later, by [`Deferred::write`].
-    pub(super) fn defer(began: Instant, entry: Entry<'_>) -> Deferred {
+    /// Counts an ended response whose entry is appended later, by [`Deferred::write`], if its client
+    /// is sampled.
+    pub(super) fn defer(began: Instant, entry: Entry<'_>, is_sampled: bool) -> Deferred {
         Self::with(|ring| ring.counts.ended(entry.sent));
-        let mut texts = Vec::new();
-        let compact = entry.compact(began, &mut texts);
-        Deferred(Box::new((compact, texts)))
+        let content_bytes = entry.sent.bytes;
+        let recorded = is_sampled.then(|| {
+            let mut texts = Vec::new();
+            let compact = entry.compact(began, &mut texts);
+            Box::new((compact, texts))
+        });
+        Deferred { content_bytes, recorded }
+    }
+
+    /// Counts an ended response of this worker whose client is not sampled.
+    pub(super) fn count_sampled_out(sent: &Sent) {
+        Self::with(|ring| ring.counts.ended(sent));
     }
 
     /// Counts a response of this worker without creating a record.
@@ -170,20 +182,25 @@ impl Ring {
     }
 }
 
-/// The entry of an ended response that waits for its delivery.
+/// An ended response that waits for its delivery.
 #[derive(Debug)]
-pub(crate) struct Deferred(Box<(CompactEntry, Vec<u8>)>);
+pub(crate) struct Deferred {
+    content_bytes: u64,
+    /// The entry and its strings; `None` if the client is not sampled.
+    recorded: Option<Box<(CompactEntry, Vec<u8>)>>,
+}
 
 impl Deferred {
     /// Returns the content bytes handed to the kernel.
     pub(crate) fn content_bytes(&self) -> u64 {
-        self.0.0.bytes
+        self.content_bytes
     }
 
-    /// Appends the entry to this thread's ring, or counts it as lost. `acked` is when the last byte
-    /// was acknowledged.
+    /// Appends the entry, if any, to this thread's ring, or counts it as lost. `acked` is when the
+    /// last byte was acknowledged.
     pub(crate) fn write(self, tcp: Option<Tcp>, acked: Option<Instant>, delivery: Option<Delivery>) {
-        let (mut entry, texts) = *self.0;
+        let Some(recorded) = self.recorded else { return };
+        let (mut entry, texts) = *recorded;
         entry.delivered(tcp, acked, delivery);
         Ring::with(|ring| ring.push(entry, &texts));
     }

@@ -1,7 +1,9 @@
-//! Log tests without a server: record numbers and order, and counts when rings are full.
+//! Log tests without a server: record numbers and order, sampled clients, and counts when rings are
+//! full.
 
 use std::collections::HashSet;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
@@ -16,6 +18,9 @@ use super::*;
 use crate::admin::record_stream;
 use crate::sent::{MalformedLine, Sent};
 use crate::steering::Steering;
+
+/// The client of most responses.
+const CLIENT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 50_000));
 
 /// A connection shared by all responses, because connections are not under test.
 struct Site {
@@ -32,19 +37,24 @@ impl Site {
 
     /// Logs a response to `request`, as a worker does. A bare path means a GET without fields.
     fn respond(&self, log: &Log, request: &str) {
+        self.respond_to(log, CLIENT, request);
+    }
+
+    fn respond_to(&self, log: &Log, client: SocketAddr, request: &str) {
         let mut head = RequestHead::default();
         let text = match request.starts_with('/') {
             true => format!("GET {request} HTTP/1.1\r\nHost: a\r\n\r\n"),
             false => request.to_owned(),
         };
         parse_request(text.as_bytes(), &mut head, &thalweg_http::Limits::default()).unwrap().unwrap();
-        self.end(log, log.begin(0), &head, None);
+        self.end(log, log.begin(0, client.ip()), client, &head, None);
     }
 
     fn end(
         &self,
         log: &Log,
         started: StartedResponse,
+        client: SocketAddr,
         request: &RequestHead,
         malformed: Option<&MalformedLine>,
     ) {
@@ -59,7 +69,7 @@ impl Site {
         let entry = Entry {
             request,
             malformed,
-            client: "192.0.2.1:50000".parse().unwrap(),
+            client,
             tcp: None,
             steering: &self.steering,
             sent: &sent,
@@ -71,8 +81,14 @@ impl Site {
 
 /// Opens a log with the given number of workers and no file.
 fn log(workers: usize) -> (Log, Vec<Ring>, LogWriter) {
+    sampling_log(workers, 1)
+}
+
+/// Opens a log that records one client in `one_in`.
+fn sampling_log(workers: usize, one_in: u32) -> (Log, Vec<Ring>, LogWriter) {
     let kept = RecordsKept { time: FOLLOWER_ABSENCE, bytes_max: 64 << 20 };
-    open(&LogDestination::Off, State::open_or_in_memory(None).unwrap(), workers, kept).unwrap()
+    let sample = ClientSample::new(NonZeroU32::new(one_in).unwrap(), "");
+    open(&LogDestination::Off, State::open_or_in_memory(None).unwrap(), workers, kept, sample).unwrap()
 }
 
 fn received(follower: &mut Follower) -> Vec<NumberedRecord> {
@@ -114,7 +130,7 @@ fn reconnecting_follower_gets_each_record_once() {
     let mut third = records.follow_from(8);
     step(&mut writer, 1);
     assert_eq!(numbers(&mut third), [15], "8 and 9 were created and dropped, 10 to 14 were never created");
-    let _cut_off = log.begin(0);
+    let _cut_off = log.begin(0, CLIENT.ip());
     drop((entered, log));
     writer.run();
     assert_eq!((records.started(), records.total(), records.lost()), (17, 17, 1));
@@ -148,6 +164,43 @@ fn responses_are_numbered_in_end_order_across_workers() {
     let paths: Vec<_> = received(&mut early).iter().map(|record| record.path.clone()).collect();
     assert_eq!(paths, (0..TURNS).map(|at| format!("/{at}")).collect::<Vec<_>>());
     assert!(received(&mut late).is_empty());
+}
+
+/// Responses to clients outside the sample are counted, but take no number, so a follower misses
+/// none.
+#[test]
+fn only_sampled_clients_have_records() {
+    const CLIENTS: u8 = 100;
+    const TURNS: u64 = 3;
+    let (site, (log, mut rings, mut writer)) = (Site::new(), sampling_log(1, 4));
+    let entered = rings.remove(0).enter();
+    let records = log.records().clone();
+    let mut follower = records.follow();
+    let client = |host: u8| SocketAddr::from(([198, 51, 100, host], 50_000));
+    for _ in 0..TURNS {
+        (0..CLIENTS).for_each(|host| site.respond_to(&log, client(host), "/"));
+    }
+    writer.round();
+    let all = received(&mut follower);
+    let sampled: HashSet<_> = all.iter().map(|record| record.client).collect();
+    assert!((5..50).contains(&sampled.len()), "{}", sampled.len());
+    assert!((0..CLIENTS).all(|host| log.samples(client(host).ip()) == sampled.contains(&client(host))));
+    let kept = all.len() as u64;
+    assert_eq!(kept, TURNS * sampled.len() as u64, "a client is recorded completely or not at all");
+    assert!(all.iter().map(|record| record.number).eq(0..kept));
+    assert!(all.iter().all(|record| record.sample_one_in == NonZeroU32::new(4)));
+    let all_started = TURNS * u64::from(CLIENTS);
+    assert_eq!((records.started(), records.sampled_out()), (all_started, all_started - kept));
+    assert_eq!(records.ended().map(|(.., count)| count).sum::<u64>(), all_started);
+
+    // Of the responses that never end, only those that would have had a record are lost.
+    let in_sample = (0..CLIENTS).map(client).find(|client| sampled.contains(client)).unwrap();
+    let outside = (0..CLIENTS).map(client).find(|client| !sampled.contains(client)).unwrap();
+    let _never_end = [in_sample, outside].map(|client| log.begin(0, client.ip()));
+    drop((entered, log));
+    writer.run();
+    assert_eq!((records.total(), records.lost()), (kept + 1, 1));
+    assert_eq!(records.started(), kept + records.lost() + records.sampled_out());
 }
 
 /// Another worker may still append a response that ended earlier.
@@ -271,7 +324,7 @@ fn records_match_the_request() {
     assert_eq!((&*record.method, &*record.path, record.cmcd), ("GET", "/a?cmcd=1", None));
 
     let line = MalformedLine { method: "GE(T".into(), target: "/no".into() };
-    site.end(&log, log.begin(0), &RequestHead::default(), Some(&line));
+    site.end(&log, log.begin(0, CLIENT.ip()), CLIENT, &RequestHead::default(), Some(&line));
     let record = one();
     assert_eq!((&*record.method, &*record.host, &*record.path), ("GE(T", "", "/no"));
     drop(entered);

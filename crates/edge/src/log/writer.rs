@@ -99,7 +99,8 @@ impl LogWriter {
         let written = self.written;
         while let Some(outlet) = self.oldest_by(clock.now()) {
             let Some(entry) = self.outlets[outlet].pop(&mut self.texts) else { break };
-            let record = entry.record(&self.texts, &clock);
+            let mut record = entry.record(&self.texts, &clock);
+            record.sample_one_in = self.shared.sample.one_in();
             self.write_record(record, without_record, clock.now());
         }
         let has_written = self.written > written;

@@ -13,7 +13,8 @@
 //! returns the next step. A policy can act at each step ([`policy`]). Without a policy, nothing is
 //! allocated for one, and RFC 9111 alone decides.
 //!
-//! **Invariant:** every session writes exactly one record, regardless of how it ends.
+//! **Invariant:** every session is logged exactly once, regardless of how it ends. That writes one
+//! record, unless the client is not sampled.
 //! **Invariant:** a request and its fetches use the policy that was active when the request
 //! arrived, unless that policy selects another.
 
@@ -115,7 +116,7 @@ pub(crate) async fn run<I: Incoming, O: Outgoing>(
     incoming: &mut I,
     out: &mut O,
 ) -> Sent {
-    let started = worker.begin();
+    let started = worker.begin(client.address.ip());
     client.steering().begin_request();
     let Buffers { request, key } = buffers;
     let first = framing.as_ref().map_or_else(check::unframed, |_| Step::Check);
@@ -144,7 +145,7 @@ pub(crate) async fn refuse<O: Outgoing>(
     line: MalformedLine,
     out: &mut O,
 ) {
-    let started = worker.begin();
+    let started = worker.begin(client.address.ip());
     buffers.request = RequestHead::default();
     if line.method == "HEAD" {
         buffers.request.method = Method::Head;

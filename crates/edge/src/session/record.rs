@@ -33,7 +33,8 @@ impl<O: Outgoing> Session<'_, O> {
     /// Ends the policy's client side, if any, and writes the log entry.
     pub(super) fn record(&mut self, started: StartedResponse, sent: &Sent) {
         let policy = self.policy.take();
-        let noted = policy.and_then(|policy| policy.end(self.client, self.worker.log().is_recording()));
+        let is_recorded = self.worker.log().records_response(&started);
+        let noted = policy.and_then(|policy| policy.end(self.client, is_recorded));
         let extras = Extras { noted, malformed: None, span: self.out.span() };
         write(self.worker, self.client, self.out.socket(), started, self.received, sent, extras);
     }
@@ -50,9 +51,8 @@ pub(super) fn write(
     extras: Extras<'_>,
 ) {
     let steering = client.steering();
-    let is_recording = worker.log().is_recording();
-    let span = extras.span.filter(|_| is_recording);
-    let tcp = if is_recording && span.is_none() {
+    let span = extras.span.filter(|_| worker.log().is_recording());
+    let tcp = if worker.log().records_response(&started) && span.is_none() {
         socket.with_fd(TcpInfo::read).ok().and_then(|info| Tcp::of(&info, &steering))
     } else {
         None

@@ -47,6 +47,7 @@ async fn metrics_count_responses_by_cache_result() {
         r#"thalweg_edge_responses_total{cache="error",status="4xx"} 1"#,
         "thalweg_edge_responses_begun_total 4",
         "thalweg_edge_records_lost_total 0",
+        "thalweg_edge_responses_sampled_out_total 0",
         "thalweg_edge_connections 1",
         "thalweg_edge_stored_responses 1",
         "thalweg_edge_bans_in_force 0",

@@ -55,6 +55,7 @@ fn complete() -> Batch {
     };
     let response = Arc::make_mut(response);
     response.delivery = sample().delivery;
+    response.sample_one_in = NonZeroU32::new(100);
     response.tcp.as_mut().expect("the response has TCP state").delivery_rate_app_limited = Some(true);
     batch
 }

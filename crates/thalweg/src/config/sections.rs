@@ -142,6 +142,12 @@ section! {
         /// Approximate memory for these records. If it is full, the oldest ones are dropped
         /// earlier.
         records_kept_max: Size = default("128MiB"), within("1MiB", "1TiB");
+        /// Record the responses of one client in this many. Their records carry the ratio, and
+        /// queries weight them by it. Metrics count all responses.
+        records_sample: usize = default("1"), within("1", "1000");
+        /// Text that decides which clients are in the sample. Edges with the same text sample the
+        /// same clients. Clients that know it could choose to be in the sample, so keep it secret.
+        records_sample_salt: String = unset("empty");
         /// Maximum concurrent client connections; further connections are closed at once. Each
         /// client or backend connection is an open file.
         connections_max: usize = default("16000"), within("1", "10000000");

@@ -466,6 +466,12 @@ fn reference_lists_every_setting() {
           records_kept_max       SIZE, default 128MiB, 1MiB to 1TiB
               Approximate memory for these records. If it is full, the oldest ones are dropped
               earlier.
+          records_sample         N, default 1, 1 to 1000
+              Record the responses of one client in this many. Their records carry the ratio, and
+              queries weight them by it. Metrics count all responses.
+          records_sample_salt    TEXT, if absent: empty
+              Text that decides which clients are in the sample. Edges with the same text sample the
+              same clients. Clients that know it could choose to be in the sample, so keep it secret.
           connections_max        N, default 16000, 1 to 10000000
               Maximum concurrent client connections; further connections are closed at once. Each
               client or backend connection is an open file.

@@ -157,6 +157,16 @@ impl Value for usize {
     }
 }
 
+/// Any text.
+impl Value for String {
+    const FORM: &'static str = "a text";
+    const PLACEHOLDER: &'static str = "TEXT";
+
+    fn from_text(text: &str, _: &Path) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+}
+
 /// A switch: `on` or `off`.
 impl Value for bool {
     const FORM: &'static str = "\"on\" or \"off\"";

@@ -1,4 +1,6 @@
-//! Tests of windows with too many connections.
+//! Tests of windows with too many connections, and of edges that record only some clients.
+
+use std::num::NonZeroU32;
 
 use super::*;
 
@@ -71,4 +73,50 @@ fn one_client_cannot_fill_a_window_without_limit() {
     let stored: u64 = samples.map(|(_, sample)| sample.other.goodput.count()).sum();
     assert!(stored <= 100, "{stored}");
     assert_eq!(counts.over_limit + counts.sampled_out, 1_000 - stored);
+}
+
+/// A client that the edge records stands for others, with each of its connections. Sockets of the
+/// others are left out, because the edge does not say how it served them.
+#[test]
+fn connections_count_by_the_sampling_ratio_of_their_edge() {
+    let mut it = TestCollector::new(|_| {});
+    let record_of = |client: u8, port: u16, one_in: u32| ResponseRecord {
+        client: ([203, 0, 113, client], port).into(),
+        sample_one_in: NonZeroU32::new(one_in),
+        ..response(port, Some(false))
+    };
+    let socket_of = |client: u8, port: u16| SocketRecord {
+        client: ([203, 0, 113, client], port).into(),
+        ..socket(port, 1_000_000, false)
+    };
+    let other_edge = Source { host: "edge-2".into(), ..source() };
+    let add = |it: &mut TestCollector, source: &Source, record| it.0.add(source, &entry(record), NOW_UNIX_S);
+    for (client, port) in [(1, 1), (1, 2), (2, 1)] {
+        add(&mut it, &source(), Record::Response(Arc::new(record_of(client, port, 10))));
+        add(&mut it, &source(), Record::Socket(Box::new(socket_of(client, port))));
+    }
+    (3..50).for_each(|client| add(&mut it, &source(), Record::Socket(Box::new(socket_of(client, 1)))));
+    // Another edge records all of its clients, so a socket without a response counts there.
+    add(&mut it, &other_edge, Record::Response(Arc::new(record_of(60, 1, 1))));
+    (60..64).for_each(|client| add(&mut it, &other_edge, Record::Socket(Box::new(socket_of(client, 1)))));
+
+    let (_, window) = it.close().remove(0);
+    let (_, sample) = &window.prefixes[0];
+    assert_eq!((sample.steered.connections, sample.held_out.connections), (31, 0));
+    assert_eq!(sample.other.connections, 3, "the other edge's clients without a response");
+    assert_eq!(sample.steered.sent_bytes, 31 * 1_000);
+    assert_eq!(sample.steered.goodput.count(), 4, "measurements are not repeated");
+    assert_eq!(sample.outcomes.len(), 3, "the unit of evidence is a client that was measured");
+    let responses = |edge: &str| window.edges[edge].responses;
+    assert_eq!((responses("edge-1"), responses("edge-2")), (30, 1));
+    assert_eq!(it.0.counts().sampled_out, 47);
+}
+
+/// A record cannot claim to stand for more clients than an edge can sample.
+#[test]
+fn sampling_ratio_is_limited() {
+    let mut it = TestCollector::new(|_| {});
+    it.respond(ResponseRecord { sample_one_in: NonZeroU32::new(u32::MAX), ..response(1, None) });
+    let (_, window) = it.close().remove(0);
+    assert_eq!(window.prefixes[0].1.other.connections, thalweg_record::SAMPLE_ONE_IN_MAX);
 }

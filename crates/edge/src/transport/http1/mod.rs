@@ -100,7 +100,7 @@ async fn run(worker: &Arc<Worker>, client: &Client, socket: &Socket) {
         // A trial needs all its evidence.
         let is_evidence = client.steering().steered().is_some();
         let measures =
-            worker.log().is_recording() && (is_evidence || client.is_delivery_due(socket.written()));
+            has_use_for_delivery(worker, client) && (is_evidence || client.is_delivery_due(socket.written()));
         let measure = Measure {
             bytes_min: measures.then_some(worker.config().delivery_bytes_min),
             needs_state: client.needs_path_state(),
@@ -136,6 +136,12 @@ async fn run(worker: &Arc<Worker>, client: &Client, socket: &Socket) {
             return;
         }
     }
+}
+
+/// Whether anything uses the measured delivery of the next response: its record, or a policy.
+fn has_use_for_delivery(worker: &Worker, client: &Client) -> bool {
+    let log = worker.log();
+    log.is_recording() && (log.samples(client.address.ip()) || worker.policies().active().is_some())
 }
 
 /// Waits for the first byte of the next request; returns `false` if none arrives within `idle` or

@@ -158,12 +158,13 @@ impl Aggregate {
     }
 
     fn add_response(&mut self, record: &ResponseRecord) {
-        let is_whole = record.cut.is_none();
-        self.add_sums([1, (record.status >= 500).into(), (!is_whole).into(), record.bytes, 0, 0, 0, 0]);
+        let (weight, is_whole) = (u64::from(record.weight()), record.cut.is_none());
+        let sums = [1, (record.status >= 500).into(), (!is_whole).into(), record.bytes, 0, 0, 0, 0];
+        self.add_sums(sums.map(|value: u64| value.saturating_mul(weight)));
         let [ttfb, goodput, _] = &mut self.sketches;
-        ttfb.add(record.ttfb_us.unwrap_or(0));
+        ttfb.add_times(record.ttfb_us.unwrap_or(0), weight);
         if record.delivery.as_ref().is_some_and(|it| it.acked_bytes >= GOODPUT_BYTES_MIN) {
-            record.goodput_bytes_per_s().into_iter().for_each(|rate| goodput.add(rate));
+            record.goodput_bytes_per_s().into_iter().for_each(|rate| goodput.add_times(rate, weight));
         }
     }
 
