@@ -11,14 +11,14 @@
 //! evicted from the main queue. The settings here differ because they gave the most hits in the
 //! `eviction` benchmark.
 //!
-//! The policy holds opaque handles. It works in two steps, so that the caller need not hold a lock
-//! while it examines or releases an item:
+//! The policy holds opaque handles. Eviction takes two steps, so that the caller need not hold a
+//! lock while examining or releasing an item:
 //!
 //! ```text
-//! take() → the caller decides:  gone             → drop the candidate
-//!                               not evictable    → defer(candidate)
-//!                               stays(uses)      → keep(candidate)
-//!                               otherwise        → evicted(candidate)
+//! pop_candidate() → the caller decides:  gone             → drop the candidate
+//!                                        not evictable    → defer(candidate)
+//!                                        stays(frequency) → readmit(candidate)
+//!                                        otherwise        → evicted(candidate)
 //! ```
 //!
 //! **Invariant:** each call examines one item, so its cost does not grow with the number of items.
@@ -186,7 +186,7 @@ impl<T> Policy<T> {
         self.len() == 0
     }
 
-    /// Returns the bytes of the items in the queues.
+    /// Returns the total size of the queued items, in bytes.
     pub fn bytes(&self) -> u64 {
         self.small.bytes + self.main.bytes
     }

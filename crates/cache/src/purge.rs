@@ -40,7 +40,7 @@ use crate::tags::tags;
 
 /// Maximum number of distinct tags, and of distinct URLs, listed between two sweeps.
 pub const PURGES_MAX: usize = 65_536;
-/// Maximum bans in force at a time.
+/// Maximum number of bans in force at a time.
 pub const BANS_MAX: usize = 1024;
 
 /// A purge, as stored in the journal.
@@ -272,7 +272,7 @@ impl Purges {
     }
 
     /// Drops all purges up to `number`. Drops request-dependent bans only up to `looked_up`, the
-    /// number up to which every response was tested.
+    /// purge number up to which every response was tested, including against such bans.
     pub(crate) fn forget(&self, number: u64, looked_up: u64) {
         let mut list = self.write();
         list.forgotten = list.forgotten.max(number);

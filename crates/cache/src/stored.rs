@@ -100,7 +100,7 @@ impl Stored {
         self.head.status < 400 && has_validator(&self.head.fields)
     }
 
-    /// Returns the bytes used by the response, excluding its content.
+    /// Returns the response's size in the index, excluding its content, in bytes.
     pub(crate) fn index_bytes(&self) -> usize {
         STORED_BYTES
             + self.key.text.len()

@@ -176,7 +176,7 @@ impl Directory {
         let _ = unlinkat(&self.0, format!("{TMP}/{number:016x}").as_str(), AtFlags::empty());
     }
 
-    /// Removes a file and its head file. Readers that have it open can continue.
+    /// Removes a file and its head file. Readers that have the file open can continue.
     ///
     /// # Errors
     ///

@@ -1,5 +1,4 @@
-//! The disk tier: stored responses in files, which survive a restart and from which `sendfile`
-//! sends.
+//! The disk tier: stored responses in files, which survive a restart and are sent with `sendfile`.
 //!
 //! - [`record`]: encoding of a file's header, which describes the response in it.
 //! - [`journal`]: encoding of the purge journal, which lists purges that may not have been applied

@@ -111,7 +111,7 @@ impl<H> Reader<H> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the fill failed and all content that had arrived was read.
+    /// Returns an error if the fill failed, once all content that had arrived has been read.
     pub async fn next(&mut self, max: usize) -> Result<Option<Piece>, Failure> {
         poll_fn(|cx| self.poll_next(cx, max)).await
     }
