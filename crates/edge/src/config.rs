@@ -55,7 +55,7 @@ pub struct Config {
     pub log: LogDestination,
     /// How long response records are kept for followers that lag or reconnect.
     pub records_kept: Duration,
-    /// Approximate memory limit for these records, in bytes.
+    /// Approximate memory limit for the records kept, in bytes.
     pub records_kept_bytes_max: u64,
     /// VCL file of the initial policy, if configured.
     pub policy: Option<PathBuf>,
@@ -140,11 +140,11 @@ pub struct Timeouts {
     pub first_byte: Duration,
     /// Maximum time between two reads of a backend's content.
     pub between_bytes: Duration,
-    /// Maximum time a client connection stays open without a request.
+    /// Maximum time for which a client connection stays open without a request.
     pub idle: Duration,
     /// Maximum time from the first to the last byte of a request head.
     pub head: Duration,
-    /// Maximum time a client may neither read its response nor send request content.
+    /// Maximum time for which a client may neither read its response nor send request content.
     pub send_stall: Duration,
 }
 

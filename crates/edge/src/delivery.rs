@@ -1,20 +1,20 @@
 //! Delivery: how much of each response the client's kernel acknowledged, and when.
 //!
-//! The kernel takes a response long before the client has it: up to the size of the send buffer,
-//! which differs by congestion control. So the record of a response of at least
-//! [`Config::delivery_bytes_min`](crate::Config) waits here for the acknowledgement of its last
-//! byte.
+//! The kernel accepts a response long before the client has received it: up to the size of the send
+//! buffer, which depends on the congestion control. The record of a response of at least
+//! [`Config::delivery_bytes_min`](crate::Config) therefore waits here until the last byte is
+//! acknowledged.
 //!
-//! - **Busy time** is how long the response had unacknowledged bytes. If all content was available,
-//!   that is from the first byte written to the last byte acknowledged, without the time in which
-//!   an earlier response on the connection was still being acknowledged. If the response waited for
-//!   content (a fill, a live stream), it is the kernel's own busy time, so that the source's pace
-//!   is not mistaken for the network's.
+//! - **Busy time** is the time during which the response had unacknowledged bytes. If all content
+//!   was available, busy time extends from the first byte written to the last byte acknowledged,
+//!   excluding the time in which an earlier response on the connection was still being
+//!   acknowledged. If the response waited for content (a fill, a live stream), the kernel's own
+//!   busy time is used, so that a slow source is not mistaken for a slow network.
 //! - **Testable rate** is the highest rate that the response could have shown, given its size, the
 //!   congestion window at its start and the minimum round-trip time; [`Ideal`] computes it.
 //!
-//! A response that is cut, or not acknowledged when its connection closes, is censored: its record
-//! has the bytes acknowledged so far, and no time of acknowledgement.
+//! A response that is cut, or not fully acknowledged when its connection closes, is censored: its
+//! record contains the number of bytes acknowledged so far, but no acknowledgement time.
 //!
 //! Source: Schlinker et al., "Internet Performance from Facebook's Edge" (IMC 2019), section 3.2.
 
@@ -32,20 +32,20 @@ use ideal::Ideal;
 
 mod ideal;
 
-/// Maximum responses of a connection that wait for acknowledgement; only pipelining clients have
-/// more than one.
+/// Maximum number of responses on a connection that wait for acknowledgement. Only pipelining
+/// clients cause more than one.
 const WAITING_MAX: usize = 16;
-/// Minimum time between the first bytes of two measured responses of a connection, unless they
-/// overlap. A timestamp costs two system calls and an event: a tenth of the cost of a 100 kB hit.
-/// Only clients close to the edge have more responses than this allows.
+/// Minimum time between the first bytes of two measured responses on a connection, unless the
+/// responses overlap. A timestamp costs two system calls and an event, which is a tenth of the cost
+/// of a 100 kB hit. Only clients close to the edge can receive responses more often than this.
 const MEASURE_EVERY_MIN: Duration = Duration::from_millis(20);
-/// Idle time after which the kernel may reduce the congestion window: its minimum retransmission
+/// Idle time after which the kernel may reduce the congestion window: the minimum retransmission
 /// timeout.
 const IDLE_MIN: Duration = Duration::from_millis(200);
-/// Rate for which a response is judged, as in the publication: enough for HD video.
+/// Target rate that each response is tested against, as in the publication: enough for HD video.
 const HD_BYTES_PER_S: u64 = 2_500_000 / 8;
 
-/// Responses of a connection that were written and not yet acknowledged, oldest first.
+/// Responses on a connection that have been written but not yet acknowledged, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Deliveries {
     waiting: VecDeque<(Span, Deferred)>,
@@ -55,40 +55,40 @@ pub(crate) struct Deliveries {
     last_acked: Option<Instant>,
     /// Congestion window when the last acknowledgement was collected, in bytes.
     window_bytes: Option<u64>,
-    /// The newest response with a goodput.
+    /// Rates of the newest response that has a goodput.
     last: Option<Delivered>,
 }
 
 impl Deliveries {
-    /// Whether a response waits for its acknowledgement.
+    /// Returns whether a response waits for its acknowledgement.
     pub(crate) fn are_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether the next response is to be measured.
+    /// Returns whether to measure the next response.
     pub(crate) fn is_due(&mut self) -> bool {
         let is_due =
             self.are_waiting() || self.last_measured.is_none_or(|at| at.elapsed() >= MEASURE_EVERY_MIN);
         if !is_due {
-            // The next response changes the window.
+            // The next response changes the window, and will not be measured.
             self.window_bytes = None;
         }
         is_due
     }
 
-    /// Whether the congestion window must be read again at the start of the next response: it is
-    /// not known, or the kernel may reduce it because the connection was idle.
+    /// Returns whether the congestion window must be read again at the start of the next response:
+    /// the window is unknown, or the kernel may have reduced it while the connection was idle.
     pub(crate) fn needs_window(&self) -> bool {
         self.waiting.is_empty()
             && (self.window_bytes.is_none() || self.last_acked.is_none_or(|at| at.elapsed() >= IDLE_MIN))
     }
 
-    /// Returns the rates of the newest response with a goodput.
+    /// Returns the rates of the newest response that has a goodput.
     pub(crate) fn last(&self) -> Option<Delivered> {
         self.last
     }
 
-    /// Adds a response whose record waits.
+    /// Adds a written response, whose record waits for the acknowledgement.
     pub(crate) fn push(&mut self, span: Span, record: Deferred, socket: &Socket, steering: &Steering) {
         if self.waiting.len() == WAITING_MAX {
             self.collect(socket, steering);
@@ -119,7 +119,8 @@ impl Deliveries {
         }
     }
 
-    /// Writes the records of all waiting responses, with what has been acknowledged of each.
+    /// Writes the records of all waiting responses, with the bytes of each that have been
+    /// acknowledged.
     pub(crate) fn settle(&mut self, socket: &Socket, steering: &Steering) {
         self.collect(socket, steering);
         if self.waiting.is_empty() {
@@ -131,8 +132,8 @@ impl Deliveries {
         }
     }
 
-    /// Writes the record of a response whose last byte was acknowledged at `acked`, or that is
-    /// censored now.
+    /// Writes the record of a response: `acked` is when its last byte was acknowledged, or `None`
+    /// for a response that is censored.
     fn finish(
         &mut self,
         span: Span,
@@ -167,7 +168,8 @@ impl Deliveries {
             .and(busy)
             .map(|busy| busy <= ideal.time_at(HD_BYTES_PER_S));
         let delivery = Delivery {
-            // The head is sent first. Where the chunk framing of a cut response lies is not known.
+            // The head is sent first. In a cut response, the position of the chunk framing is
+            // unknown, so all framing counts as sent first.
             acked_bytes: acked_bytes.saturating_sub(framing),
             acked_us: None,
             busy_us: busy.map(micros),
@@ -185,7 +187,7 @@ impl Deliveries {
 }
 
 impl Drop for Deliveries {
-    /// Writes the records of a connection whose worker stops.
+    /// Writes the remaining records when the connection's worker stops.
     fn drop(&mut self) {
         for (_, record) in self.waiting.drain(..) {
             record.write(None, None, None);
@@ -198,7 +200,8 @@ pub(crate) fn window_bytes(info: &TcpInfo) -> u64 {
     u64::from(info.snd_cwnd) * u64::from(info.snd_mss_bytes)
 }
 
-/// Converts the time of an acknowledgement from the system's clock, given both clocks' present.
+/// Converts an acknowledgement's time from the system clock; `now` and `system_now` are the current
+/// times of both clocks.
 fn instant(acked: Acked, (now, system_now): (Instant, SystemTime)) -> Instant {
     let ago = system_now.duration_since(acked.at).unwrap_or_default();
     now.checked_sub(ago).unwrap_or(now)

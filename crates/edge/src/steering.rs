@@ -98,7 +98,7 @@ impl Steering {
         self.retrans_before = *self.retrans_seen.get_mut();
     }
 
-    /// Counts the content bytes sent by an ended response.
+    /// Counts the content bytes sent by a finished response.
     pub(crate) fn count_sent(&mut self, bytes: u64) {
         self.sent_bytes = self.sent_bytes.saturating_add(bytes);
     }

@@ -28,7 +28,7 @@ const HEAD_TIME_MAX: Duration = Duration::from_secs(WAIT_S + 15);
 const CONTENT_TIME_MAX: Duration = Duration::from_secs(30);
 /// Maximum length of an entity tag to keep, in bytes.
 const ETAG_BYTES_MAX: usize = 256;
-/// Maximum length of a `Location` or of a server's reason to log, in bytes.
+/// Maximum number of bytes logged of a `Location` or of the reason given by a server.
 const REASON_BYTES_MAX: usize = 256;
 
 /// A server's reply.

@@ -23,7 +23,7 @@ const EVERY_MIN: Duration = Duration::from_secs(1);
 /// Pause after a failure or refusal; doubles with each further failure. A random time of up to the
 /// same length is added, so that edges do not all return to a recovered server at once.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// Maximum pause before the random time is added.
+/// Maximum pause, including the random time.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Maximum length of `Thalweg-Refused`, in bytes.
 const REFUSED_BYTES_MAX: usize = 1024;

@@ -51,7 +51,7 @@ pub(crate) struct Upload {
     end: Option<EndMark>,
 }
 
-/// Which side aborted the content.
+/// The side that aborted the content.
 #[derive(Debug)]
 pub(crate) enum AbortedBy {
     Client,

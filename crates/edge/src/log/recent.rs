@@ -14,7 +14,7 @@ use thalweg_record::{ResponseRecord, Steered};
 
 use super::NumberedRecord;
 
-/// Approximate memory of a record's short strings, and of its allocations, in bytes.
+/// Approximate memory used by a record's short strings and allocations, in bytes.
 const OVERHEAD_BYTES: usize = 128;
 
 /// Limits on the records kept for followers.
@@ -75,7 +75,7 @@ impl Recent {
         self.records.front().map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(*at))
     }
 
-    /// Returns the approximate memory of the records.
+    /// Returns the approximate memory used by the records, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -108,7 +108,7 @@ impl Recent {
     }
 }
 
-/// Returns the approximate memory of a record.
+/// Returns the approximate memory used by a record, in bytes.
 fn bytes(record: &ResponseRecord) -> usize {
     let lines: usize = record.lines.iter().map(|line| line.text.len()).sum();
     let steered = record.steered.as_ref().map_or(0, steered_bytes);

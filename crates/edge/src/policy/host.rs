@@ -24,8 +24,8 @@ const TAGS_MAX: usize = 1024;
 pub(crate) struct Process<'a> {
     pub(crate) cache: &'a Arc<Cache>,
     pub(crate) loaded: &'a Loaded,
-    /// Active bundles; `None` without a client, because rules and experiments apply to clients
-    /// only.
+    /// Source of the active bundle; `None` without a client, because rules and experiments apply to
+    /// clients only.
     pub(crate) bundles: Option<&'a Bundles>,
 }
 

@@ -185,7 +185,8 @@ fn first_byte(part: &Part) -> Option<u64> {
 /// Returns the next step if content fails before any of it is sent.
 fn unreadable(found: &Found, failure: &Failure) -> Box<Step> {
     Box::new(match failure {
-        // The response has been evicted; another look-up finds or fetches it.
+        // The stored response could not be read from disk and has already been removed. Another
+        // look-up finds another response or fetches one.
         Failure::Unreadable => Step::LookUp,
         failure => found.refusal(failure).into(),
     })

@@ -1,10 +1,10 @@
-//! A client's TCP socket: reads and writes without blocking, and learns when the client's kernel
-//! acknowledged what was written.
+//! A client's TCP socket: reads and writes without blocking, and reports when the client's kernel
+//! acknowledged the bytes written.
 //!
 //! An acknowledgement timestamp in the socket's error queue makes epoll report an error. mio and
-//! tokio then consider the socket closed for writing, forever, and a wait for room would return
-//! immediately. [`Socket`] therefore registers with the runtime again when a write finds no room
-//! after such a report.
+//! tokio then consider the socket permanently closed for writing, so that a wait for room would
+//! return immediately. [`Socket`] therefore registers with the runtime again when a write finds no
+//! room after such a report.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 /// A client's socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    /// Locked, but never across an await.
+    /// Never held across an await.
     state: Mutex<State>,
     /// Bytes written so far.
     written: AtomicU64,
@@ -30,36 +30,36 @@ pub(crate) struct Socket {
 
 #[derive(Debug)]
 struct State {
-    /// Absent only after a failed attempt to register it again.
+    /// `None` only after a failed attempt to register the stream again.
     stream: Option<TcpStream>,
     /// Value of `written` when timestamps were enabled; `None` before.
     numbered_from: Option<u64>,
-    /// Acknowledgements collected before they were asked for, oldest first.
+    /// Acknowledgements collected before a caller requested them, oldest first.
     collected: Vec<Acked>,
-    /// Whether the socket was registered again, so that the wait of a concurrent reader was lost.
+    /// Whether the socket was registered again, which made a concurrent reader's wait ineffective.
     was_registered_again: bool,
 }
 
-/// Everything before a position was acknowledged by the client's kernel.
+/// Acknowledgement by the client's kernel of all bytes before a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Acked {
-    /// The position, in bytes written to the socket.
+    /// The position, as the number of bytes written to the socket before it.
     pub(crate) position: u64,
     /// When the acknowledgement arrived.
     pub(crate) at: SystemTime,
 }
 
-/// The bytes of a response that was written to a socket.
+/// The bytes of one response written to a socket.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
-    /// Positions of the first byte and of the end, in bytes written to the socket.
+    /// Positions of the first byte and of the end, counted in bytes written to the socket.
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// When the first byte was written.
     pub(crate) first_byte: Instant,
     /// Congestion window at the start, in bytes; `None` if unknown.
     pub(crate) window_bytes: Option<u64>,
-    /// For a response that waited for content: the connection's busy time at its first byte.
+    /// The connection's busy time at the first byte, if the response waited for content.
     pub(crate) busy_before: Option<Duration>,
 }
 
@@ -87,7 +87,7 @@ impl Socket {
         act(self.state().stream()?.as_fd())
     }
 
-    /// Returns the server's address of the connection.
+    /// Returns the connection's local address.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.state().stream()?.local_addr()
     }
@@ -97,7 +97,7 @@ impl Socket {
         self.written.load(Relaxed)
     }
 
-    /// Reads into `buffer` once it can; 0 means that the client sends no more.
+    /// Reads into `buffer` once data is available; 0 bytes mean that the client sends no more.
     pub(crate) fn poll_read(
         &self,
         context: &mut Context<'_>,
@@ -140,7 +140,7 @@ impl Socket {
         }
     }
 
-    /// Waits until the socket may have room.
+    /// Waits until the socket may have room for a write.
     pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.state();
         if std::mem::take(&mut state.was_registered_again) {
@@ -154,7 +154,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Returns the kernel's error if it has no such timestamps.
+    /// Returns the kernel's error if it does not support such timestamps.
     pub(crate) fn enable_acks(&self) -> io::Result<()> {
         let mut state = self.state();
         if state.numbered_from.is_none() {
@@ -184,14 +184,14 @@ impl State {
     fn collect(&self, written: u64) -> Option<Acked> {
         let first = self.numbered_from?;
         let ack = acks::collect(self.stream.as_ref()?.as_fd()).ok()??;
-        // Byte numbers wrap at 4 GiB: the byte is the newest written one with its number.
+        // Byte numbers wrap at 4 GiB: of the bytes written with this number, the newest is meant.
         let newest = written.checked_sub(first)?.checked_sub(1)?;
         let newer = u64::from((newest as u32).wrapping_sub(ack.byte));
         Some(Acked { position: first + newest.checked_sub(newer)? + 1, at: ack.at })
     }
 
-    /// Whether tokio considers the socket closed for writing, after a write that found no room. A
-    /// socket that really is closed fails such a write.
+    /// Returns whether tokio considers the socket closed for writing, after a write that found no
+    /// room. On a socket that really is closed, the write would have failed.
     fn seems_closed(&self) -> io::Result<bool> {
         let no_wait = &mut Context::from_waker(Waker::noop());
         Ok(self.stream()?.poll_write_ready(no_wait).is_ready())
@@ -274,7 +274,8 @@ mod tests {
         let writable = poll_fn(|context| socket.poll_writable(context));
         let wait = tokio::time::timeout(Duration::from_millis(50), async {
             writable.await.unwrap();
-            // An event that was pending before the last write: the next wait is a real one.
+            // An event from before the last write may have ended the wait early. The next wait is
+            // a real one.
             while send(&socket, &chunk).is_none() {
                 poll_fn(|context| socket.poll_writable(context)).await.unwrap();
                 tokio::task::yield_now().await;

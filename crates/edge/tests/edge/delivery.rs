@@ -17,10 +17,10 @@ const LENGTH: usize = 600_000;
 /// Time for which a client does not read.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// Time after which the next response of a connection is measured again.
+/// Time after which the next response on a connection is measured again.
 const BETWEEN_MEASURED: Duration = Duration::from_millis(25);
 
-/// Stores `/a`; follows the records of later responses.
+/// Stores `/a`, and follows the records of later responses.
 async fn warm(backend: &Backend, edge: &TestEdge, size: usize) -> Follower {
     let mut records = edge.records.follow();
     let mut client = edge.client().await;
@@ -60,7 +60,7 @@ async fn acknowledgement_is_timed_by_the_client_and_not_by_the_write() {
         let delivery = delivery(&record);
         let acked_us = delivery.acked_us.unwrap();
         assert!(u64::try_from(PAUSE.as_micros()).unwrap() <= acked_us, "{record:?}");
-        // The client may delay its acknowledgement by up to 40 ms; 5 ms more are allowed for
+        // The client may delay its acknowledgement by up to 40 ms. Another 5 ms are allowed for
         // scheduling.
         assert!(acked_us <= read_us + 45_000, "{read_us} us, {record:?}");
         assert_eq!(delivery.acked_bytes, LENGTH as u64);
@@ -97,7 +97,7 @@ async fn policy_reads_the_rates_of_the_response_before() {
     edge.stop().await;
 }
 
-/// A single range and multiple ranges end before the stored content does.
+/// A single range and multiple ranges, each of which ends before the stored content does.
 #[tokio::test]
 async fn ranges_are_acknowledged_to_their_end() {
     let backend = Backend::new().await;
@@ -114,7 +114,8 @@ async fn ranges_are_acknowledged_to_their_end() {
     edge.stop().await;
 }
 
-/// A client whose responses take less time than timestamps are worth.
+/// Measuring every response would cost too much for a client that requests them in quick
+/// succession.
 #[tokio::test]
 async fn responses_of_a_fast_client_are_measured_once_in_a_while() {
     let backend = Backend::new().await;

@@ -206,8 +206,8 @@ impl<'c> RequestContent<'c> {
         poll_fn(|context| self.socket.poll_read(context, input)).await
     }
 
-    /// Marks the content as read, and releases the buffer, which is too large to keep while the
-    /// connection is idle.
+    /// Marks the content as read. Releases the buffer, which is too large to keep while the
+    /// connection is idle, unless it contains the start of the next request.
     fn end(&mut self) {
         self.is_read = true;
         if self.requests.input.is_empty() {

@@ -39,10 +39,10 @@ const MALFORMED: RequestForm = RequestForm { version: Version::Http11, is_head: 
 /// earlier.
 const ACK_WAIT: Duration = Duration::from_millis(200);
 
-/// Maximum scratch buffers kept by a worker for later requests.
+/// Maximum number of scratch buffers that a worker keeps for later requests.
 const SPARE_MAX: usize = 64;
 
-/// Maximum capacity of a response buffer kept for reuse.
+/// Maximum capacity, in bytes, of a response buffer kept for reuse.
 const PENDING_BYTES_MAX: usize = 64 * 1024;
 
 /// Buffers of one request and its response, kept to reuse their allocations.
@@ -97,7 +97,8 @@ async fn run(worker: &Arc<Worker>, client: &Client, socket: &Socket) {
         };
         // Hold the guard until the client has had time to read the response.
         let _busy = worker.busy();
-        // The evidence of a trial must not depend on how fast its responses are.
+        // Measure every response of a connection in a trial, so that the evidence does not depend
+        // on how fast the responses are.
         let is_evidence = client.steering().steered().is_some();
         let measures = worker.log().is_recording() && (is_evidence || client.is_delivery_due());
         let measure = Measure {
@@ -138,8 +139,9 @@ async fn run(worker: &Arc<Worker>, client: &Client, socket: &Socket) {
 }
 
 /// Waits for the first byte of the next request; returns `false` if none arrives within `idle` or
-/// the client closes. Collects acknowledgements of earlier responses, first after [`ACK_WAIT`] and
-/// then at increasing intervals, because most clients send their next request before that.
+/// the client closes. Collects acknowledgements of earlier responses when a request arrives. Until
+/// then, checks for them at increasing intervals, first after [`ACK_WAIT`]: most clients send their
+/// next request sooner.
 async fn next_request(requests: &mut Requests, client: &Client, socket: &Socket, idle: Duration) -> bool {
     let deadline = Instant::now() + idle;
     let mut wait = ACK_WAIT;

@@ -47,7 +47,7 @@ enum SendFrom<'a> {
     File(BorrowedFd<'a>, u64),
 }
 
-/// Reads the last bytes of a piece, from memory if they are there. Returns `false` if the file is
+/// Reads the last bytes of a piece, from memory if possible. Returns `false` if the file is
 /// truncated or cannot be read.
 fn read_tail(piece: &Piece, file: BorrowedFd<'_>, offset: u64, tail: &mut [u8; STAMPED_BYTES]) -> bool {
     match piece.as_slice().and_then(|bytes| bytes.last_chunk()) {
@@ -87,15 +87,15 @@ pub(super) struct Sender<'a> {
 struct Measuring {
     /// Bytes written to the socket before the response.
     start: u64,
-    /// Whether the congestion window is to be read once the first byte is written, because it is
+    /// Whether to read the congestion window once the first byte is written, because the window is
     /// unknown or the kernel may have reduced it after an idle period.
     needs_window: bool,
     window_bytes: Option<u64>,
-    /// The connection's busy time at the first byte, once the response has waited for content.
+    /// The connection's busy time at the first byte; set once the response has waited for content.
     busy_before: Option<Duration>,
-    /// Whether the kernel can stamp writes.
+    /// Whether the kernel supports acknowledgement timestamps.
     can_stamp: bool,
-    /// Whether the kernel has stamped any write of the response.
+    /// Whether a timestamp was requested for any write of the response.
     has_stamped: bool,
 }
 
@@ -140,14 +140,15 @@ impl<'a> Sender<'a> {
         if let Some(measuring) = &mut self.measuring
             && measuring.busy_before.is_none()
         {
-            // Up to now, the connection has been busy since the first byte.
+            // The connection has been busy since the first byte was written.
             let since = self.first_byte.map_or(Duration::ZERO, |at| at.elapsed());
             let busy = self.socket.with_fd(TcpInfo::read).ok().and_then(|info| info.busy_time_us);
             measuring.busy_before = busy.map(|us| Duration::from_micros(us).saturating_sub(since));
         }
     }
 
-    /// Returns whether the last write of the response is to be stamped.
+    /// Returns whether to request a timestamp for the last write of the response, and records the
+    /// request.
     fn stamps(&mut self) -> bool {
         let Some(measuring) = &mut self.measuring else { return false };
         measuring.has_stamped |= measuring.can_stamp;
@@ -200,7 +201,7 @@ impl<'a> Sender<'a> {
         let _ = self.socket.with_fd(|fd| Ok(rustix::net::sockopt::set_tcp_cork(fd, on)?));
     }
 
-    /// Sends content of known length. `is_last` promises that nothing follows.
+    /// Sends content of known length. If `is_last`, nothing may follow.
     pub(super) async fn piece(&mut self, piece: &Piece, is_last: bool) -> io::Result<()> {
         self.cork_for(piece);
         match source_of(piece) {
@@ -210,7 +211,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends content as one chunk, preceded by `head`, which is empty for all but the first chunk.
-    /// If `last`, appends the terminating chunk.
+    /// If `last`, appends the last chunk.
     pub(super) async fn chunk(&mut self, head: &[u8], piece: &Piece, last: bool) -> io::Result<()> {
         let end = if last { CONTENT_END } else { CHUNK_END };
         let mut buffer = [0; SIZE_LINE_BYTES];
@@ -232,14 +233,14 @@ impl<'a> Sender<'a> {
         self.parts([b"0\r\n", trailer.text(), CHUNK_END], true).await
     }
 
-    /// Sends bytes. With `more`, the kernel holds them back for bytes that follow immediately.
-    /// `is_last` promises that the response ends with these bytes.
+    /// Sends bytes. With `more`, the kernel holds them back for bytes that follow immediately. If
+    /// `is_last`, the response must end with these bytes.
     pub(super) async fn bytes(&mut self, bytes: &[u8], more: bool, is_last: bool) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
         self.write(&mut [IoSlice::new(bytes)], flags, is_last).await
     }
 
-    /// Sends slices. If the response ends with them, the last byte is stamped.
+    /// Sends slices. If the response ends with them, requests a timestamp for the last byte.
     async fn write(
         &mut self,
         mut left: &mut [IoSlice<'_>],
@@ -266,7 +267,7 @@ impl<'a> Sender<'a> {
     /// Sends head and content in one call if they are short. Returns the number of bytes accepted
     /// by the socket.
     fn try_joined(&mut self, head: &[u8], bytes: &[u8]) -> io::Result<usize> {
-        // The last byte of a measured response is stamped.
+        // This path requests no timestamp, which a measured response needs.
         if head.len() + bytes.len() > JOINED_BYTES_MAX || self.measuring.is_some() {
             return Ok(0);
         }
@@ -345,7 +346,7 @@ impl<'a> Sender<'a> {
         Ok(sent)
     }
 
-    /// Reads the congestion window that the response starts with, if it must be read.
+    /// Reads the congestion window at the start of the response, if needed.
     fn read_window(&mut self) {
         if let Some(measuring) = &mut self.measuring
             && measuring.needs_window
