@@ -1,5 +1,5 @@
-//! TLS for surfaces and their clients: certificates from PEM files, which take effect when they
-//! change.
+//! TLS for surfaces and their clients, with certificates from PEM files. Changed files take effect
+//! without a restart.
 //!
 //! Versions 1.2 and 1.3, with the cipher suites that rustls considers safe.
 //!
