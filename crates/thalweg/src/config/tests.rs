@@ -139,7 +139,7 @@ fn wrong_value_is_reported_with_the_expected_form() {
         "backends = ['http://a', 'https://b', 'http://c/d', 'ftp://e', 'http://u@f', 1]",
         expect![[r#"
             thalweg.toml:3:25: backends: "https://b": TLS to a backend is not supported
-            thalweg.toml:3:38: backends: "http://c/d": backend URL must not have a path: each request keeps its own path
+            thalweg.toml:3:38: backends: "http://c/d": backend URL must not have a path: request paths stay unchanged
             thalweg.toml:3:52: backends: "ftp://e": invalid backend URL (expected http://HOST[:PORT])
             thalweg.toml:3:63: backends: "http://u@f": invalid backend URL (expected http://HOST[:PORT]): host contains an invalid character
             thalweg.toml:3:77: backends: expected a server's address such as "http://127.0.0.1:8081", got the number 1"#]],
