@@ -369,7 +369,7 @@ impl Run {
         self.arena.memory.copy(self.file_offset(at), len)
     }
 
-    /// Returns the bytes beyond `used` to the arena. They can be reused only if no run was
+    /// Gives the bytes beyond `used` back to the arena, which can reuse them only if no run was
     /// allocated after this one.
     pub(crate) fn shrink_to(&self, used: usize) {
         let slab = self.slab();

@@ -22,8 +22,8 @@ pub struct Subject<'a> {
     pub fields: [&'a Fields; 2],
     /// Age of the response when the ban was created, in seconds.
     pub age_s: u64,
-    /// Fields of the request whose look-up found the response. Always set for a predicate that
-    /// needs them.
+    /// Fields of the request whose look-up found the response. Always set if the predicate depends
+    /// on request fields.
     pub request: Option<&'a Fields>,
 }
 

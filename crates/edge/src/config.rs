@@ -78,11 +78,11 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Size limits for request and response heads.
     pub head: thalweg_http::Limits,
-    /// Maximum open client connections across all workers; further connections are closed
+    /// Maximum number of open client connections across all workers; further connections are closed
     /// immediately.
     pub connections_max: usize,
-    /// Maximum backend connections in use per worker, across all backends. Above the limit, a fetch
-    /// waits up to the connect timeout for a connection, then fails.
+    /// Maximum number of backend connections in use per worker, across all backends. Above the
+    /// limit, a fetch waits up to the connect timeout for a connection, then fails.
     pub backend_connections_max: usize,
 }
 

@@ -45,7 +45,7 @@ pub enum Entry {
     Unknown(u64, Box<[u8]>),
 }
 
-/// Position of a purge in the sequence of purges queued for the journal by this process.
+/// Position of a purge in this process's journal queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(pub(super) u64);
 

@@ -206,7 +206,7 @@ impl<H> Reader<H> {
     pub async fn ready(&mut self) -> Result<(), Failure> {
         poll_fn(|cx| {
             loop {
-                // This terminates, because it loops only if the content has moved.
+                // The loop terminates, because it repeats only if the content has moved.
                 let copy = match &lock(&self.buffer.inner).phase {
                     Phase::Complete(_, Content::OnDisk(copy)) if self.offset < copy.length() => copy.clone(),
                     Phase::Failed(None, Failure::Unreadable) => return Poll::Ready(Err(Failure::Unreadable)),

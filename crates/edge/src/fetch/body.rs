@@ -22,7 +22,7 @@ use crate::clock::now_ms;
 use crate::config::AbandonedFills;
 use crate::worker::Worker;
 
-/// Maximum attempts to resume the transfer of one response.
+/// Maximum number of attempts to resume the transfer of one response.
 const RESUMES_MAX: usize = 3;
 /// Maximum number of missing bytes at which an abandoned fill continues.
 const REST_BYTES_MAX: u64 = 1 << 20;

@@ -23,7 +23,7 @@ use crate::policy::loaded::Loaded;
 use crate::policy::notes::{SharedNotes, lock};
 use crate::policy::socket::NoConnection;
 
-/// Maximum retries of one fetch, as in Varnish.
+/// Maximum number of retries of one fetch, as in Varnish.
 const RETRIES_MAX: u32 = 4;
 
 /// Initial values of a response in `vcl_backend_response`.

@@ -19,8 +19,8 @@ use crate::fetch::{self, BackendSide};
 use crate::slices::{Representation, SliceRequest, serves_ranges, slice_bytes};
 use crate::worker::Worker;
 
-/// Maximum attempts per piece to reopen a slice that is unreadable or was fetched only for another
-/// reader.
+/// Maximum number of attempts per piece to reopen a slice that is unreadable or was fetched only
+/// for another reader.
 const OPENS_MAX: usize = 3;
 
 /// The content of a sliced response, readable from any offset.

@@ -17,7 +17,7 @@ use crate::clock::{now_ms, now_s};
 
 /// Maximum size of a file that a policy may read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Maximum tags in one purge.
+/// Maximum number of tags in one purge.
 const TAGS_MAX: usize = 1024;
 
 /// The process, as a policy sees it.

@@ -23,7 +23,8 @@ use crate::warnings::{WarningLimit, warn_limited};
 /// Maximum number of loaded policies.
 const LOADED_MAX: usize = 100;
 
-/// Maximum source bytes shown per policy; the source itself may be far longer.
+/// Maximum total length of the sources shown per policy, in bytes; the sources themselves may be
+/// far longer.
 pub const SHOWN_BYTES_MAX: usize = 4 << 20;
 
 /// Reserved name: activating it makes new requests run without a policy.

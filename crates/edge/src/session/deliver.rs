@@ -21,7 +21,8 @@ use crate::refusal::Refusal;
 use crate::steering::Response;
 use crate::transport::Outgoing;
 
-/// Maximum ranges sent per request from sliced content, because each may need fetches of its own.
+/// Maximum number of ranges sent per request from sliced content, because each may need fetches of
+/// its own.
 const SLICED_RANGES_MAX: usize = 4;
 
 impl<O: Outgoing> Session<'_, O> {

@@ -152,7 +152,7 @@ impl From<NotWanted> for UploadError {
 /// Outcome of a pipe.
 #[derive(Debug)]
 pub(crate) struct Piped {
-    /// Bytes written to the client.
+    /// Number of bytes written to the client.
     pub(crate) bytes: u64,
     pub(crate) cut: Option<Cut>,
 }

@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 pub(crate) struct Socket {
     /// Never held across an await.
     state: Mutex<State>,
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     written: AtomicU64,
 }
 

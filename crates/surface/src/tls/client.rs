@@ -64,7 +64,7 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> Option<String> {
     use rustls::Error as Tls;
     Some(match cause(error)? {
         Tls::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "certificate signed by an unknown authority: set controller_ca to trust this authority".to_owned()
+            "certificate signed by an unknown authority: set controller_ca".to_owned()
         }
         Tls::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "the server's certificate has expired".to_owned()

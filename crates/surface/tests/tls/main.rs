@@ -121,7 +121,7 @@ async fn each_failure_states_its_cause() {
     let failure = async |server: &Server, tls| server.get("https", tls).await.unwrap_err();
 
     let server = Server::start(Some((own, Some(&ca.certificate()))));
-    let unknown = "TLS with URL failed: certificate signed by an unknown authority: set controller_ca to trust this authority";
+    let unknown = "TLS with URL failed: certificate signed by an unknown authority: set controller_ca";
     assert_eq!(failure(&server, open(&other, client())).await, unknown);
     assert_eq!(
         failure(&server, open(&ca, None)).await,

@@ -85,7 +85,7 @@ pub(super) struct Sender<'a> {
 /// State of a response whose delivery is measured.
 #[derive(Debug)]
 struct Measuring {
-    /// Bytes written to the socket before the response.
+    /// Number of bytes written to the socket before the response.
     start: u64,
     /// Whether to read the congestion window once the first byte is written, because the window is
     /// unknown or the kernel may have reduced it after an idle period.
