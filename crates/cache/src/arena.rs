@@ -104,8 +104,8 @@ impl fmt::Debug for Arena {
 }
 
 impl Arena {
-    /// Creates an arena of at most `bytes_max` bytes, rounded up to whole slabs (at least two, one
-    /// for each size class).
+    /// Creates an arena of `bytes_max` bytes, rounded up to whole slabs (at least two, one for each
+    /// size class).
     ///
     /// # Errors
     ///

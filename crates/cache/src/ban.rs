@@ -1,4 +1,4 @@
-//! Ban predicates: select the stored responses to remove by their properties rather than by name.
+//! Ban predicates: select stored responses for removal by their properties rather than by key.
 //!
 //! The caller defines the ban language. The cache stores a [`Predicate`] with its source text and
 //! evaluates it against a [`Subject`]. Source texts stored by an earlier process are recompiled

@@ -149,7 +149,7 @@ mod memfd {
 
 #[cfg(loom)]
 mod tracked {
-    //! The same contract, on cells in which loom detects every race.
+    //! The arena's bytes under loom: the same contract, on cells in which loom detects every race.
     use super::SLAB_BYTES;
     use loom::cell::UnsafeCell;
     use std::io;

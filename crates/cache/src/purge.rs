@@ -200,8 +200,8 @@ impl Purges {
         Ok(purge)
     }
 
-    /// Lists a purge from an earlier process. If the list has no room, all older responses count as
-    /// purged.
+    /// Lists a purge from an earlier process. If the list has no room, all older responses found on
+    /// disk count as purged.
     pub(crate) fn replay(&self, purge: &Purge) {
         if self.write().add(purge) == Err(TooManyPurges) {
             self.replay_unlisted(purge.number);
@@ -384,8 +384,8 @@ impl List {
     }
 }
 
-/// Returns the marks of a URL or tag, adding it to the list if needed. Returns an error if the list
-/// is full.
+/// Returns the marks of a URL or tag, which is added to the list if missing. Returns an error if
+/// the list is full.
 fn marks<'a, N: ?Sized + std::hash::Hash + Eq>(
     map: &'a mut HashMap<Box<N>, Marks>,
     name: &N,

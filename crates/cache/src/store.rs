@@ -280,7 +280,7 @@ impl Cache {
         Some((Fill::pending(self.clone(), (slot.key.clone(), number), content, writer, forward), reader))
     }
 
-    /// Starts a fetch for one client only, which is not in the index.
+    /// Starts a fetch for one client only. The fetch is not added to the index.
     pub fn pass(self: &Arc<Self>) -> (Fill, Reader<Arc<Head>>) {
         let (content, writer, reader) = FillBuffer::new();
         (Fill::alone(self.clone(), content, writer), reader)

@@ -44,7 +44,7 @@ impl Stored {
         Arc::new(Self { head, content, key, frequency, purge_state, hits })
     }
 
-    /// Returns the response's freshness: that of its head, shortened by any soft purge.
+    /// Returns the freshness of the head, shortened by any soft purge.
     pub fn freshness(&self) -> Freshness {
         let freshness = self.head.freshness;
         self.purge_state.stale_ms().map_or(freshness, |since_ms| freshness.stale_from(since_ms))

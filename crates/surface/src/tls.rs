@@ -26,9 +26,9 @@ pub use server::{PeerNames, ServerTls};
 /// PEM files that prove an identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPair {
-    /// The certificate, followed by those of intermediate authorities.
+    /// File with the certificate, followed by the certificates of intermediate authorities.
     pub certificate: PathBuf,
-    /// The certificate's private key.
+    /// File with the certificate's private key.
     pub key: PathBuf,
 }
 

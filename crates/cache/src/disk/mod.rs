@@ -10,9 +10,9 @@
 //!   [`cleanup`] retries failed work.
 //!
 //! A response is written once it is complete, unless it is too short-lived to be worthwhile. Until
-//! it is written, only memory has it. When a written response is evicted from memory, its content
-//! is demoted to disk and the response stays in the index. Small content is promoted back to memory
-//! on its next use; larger content is sent from the page cache.
+//! then, the response is in memory only. When a written response is evicted from memory, its
+//! content is demoted to disk and the response stays in the index. Small content is promoted back
+//! to memory on its next use; larger content is sent from the page cache.
 //!
 //! **Invariant:** only the tier's threads wait for the disk and then wake readers; workers never
 //! wait, with one exception described in [`content`].

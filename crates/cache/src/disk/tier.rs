@@ -40,7 +40,7 @@ const LIFETIME_MIN_MS: u64 = 10_000;
 const FAILURES_MAX: u32 = 3;
 /// Duration of the pause after failed writes.
 const FAILURES_PAUSE: Duration = Duration::from_secs(10);
-/// How long the budget is limited to the bytes in use when the disk was full.
+/// How long the budget stays reduced to the bytes that were in use when the disk was full.
 const FULL_TIME: Duration = Duration::from_secs(60);
 /// Minimum time between two warnings.
 const WARN_PAUSE: Duration = Duration::from_secs(10);
@@ -58,7 +58,8 @@ pub struct Stats {
     pub responses: usize,
     /// Files that could not be written, read or removed, or whose contents did not match.
     pub errors: u64,
-    /// Responses not written because the queue was full or writing paused after errors.
+    /// Responses not written because they were too large, the queue was full, no room could be made
+    /// on disk, or writing was paused after errors.
     pub skipped: u64,
     /// Whether the startup scan is complete.
     pub is_scanned: bool,
@@ -241,7 +242,7 @@ impl Tier {
         self.stopping.load(Relaxed) && lock(&self.threads).stop_at.is_some_and(|at| Instant::now() > at)
     }
 
-    /// Returns whether new work must not start.
+    /// Returns whether the tier is stopping, so that no new work may start.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
     }

@@ -276,7 +276,7 @@ impl Fill {
         }
     }
 
-    /// Fails the fill, before or after its head.
+    /// Fails the fill, whether or not its head has been set.
     pub fn fail(mut self, failure: Failure) {
         self.place.leave();
         self.writer.fail(failure);

@@ -171,8 +171,8 @@ async fn policies(State(state): State<AdminState>) -> Response {
     answer(&json!({ "policies": policies }))
 }
 
-/// Returns a policy's source files as loaded. Files that exceed [`policy::SHOWN_BYTES_MAX`] in
-/// total are returned as lengths only.
+/// Returns a policy's source files as loaded. A file that exceeds what remains of
+/// [`policy::SHOWN_BYTES_MAX`] is returned as its length only.
 async fn policy_sources(
     State(state): State<AdminState>,
     UrlPath(name): UrlPath<String>,

@@ -307,7 +307,7 @@ async fn failed_save_is_retried_until_it_succeeds() {
     sleep(RETRY_INTERVAL * 2).await;
     assert_eq!(std::fs::read_to_string(scratch.kept()).unwrap(), document(8));
     assert!(!bundles.saver.is_unsaved());
-    // After that, only new bundles are saved.
+    // After the successful save, only new bundles are saved.
     std::fs::remove_file(scratch.kept()).unwrap();
     sleep(RETRY_INTERVAL * 3).await;
     assert!(!scratch.kept().exists());

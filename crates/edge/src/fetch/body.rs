@@ -24,7 +24,8 @@ use crate::worker::Worker;
 
 /// Maximum number of attempts to resume the transfer of one response.
 const RESUMES_MAX: usize = 3;
-/// Maximum number of missing bytes at which an abandoned fill continues.
+/// Maximum number of missing bytes at which an abandoned fill continues even if less than half of
+/// the content has arrived.
 const REST_BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of bytes fetched after the last reader leaves, if the content length is unknown.
 const UNREAD_BYTES_MAX: u64 = 4 << 20;

@@ -54,7 +54,7 @@ pub(crate) struct OutgoingRequest<'a> {
 }
 
 impl OutgoingRequest<'_> {
-    /// Returns the same request for another attempt.
+    /// Reborrows the request for one attempt, so that it can be sent again.
     pub(crate) fn for_retry(&mut self) -> OutgoingRequest<'_> {
         OutgoingRequest { content: self.content, ..*self }
     }

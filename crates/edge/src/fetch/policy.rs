@@ -46,7 +46,7 @@ pub(crate) struct BackendSide {
     /// The request before `vcl_backend_fetch` ran.
     original: Option<RequestHead>,
     notes: SharedNotes,
-    /// Module data; for `vcl_pipe`, the client side's.
+    /// Data of the policy's modules; for `vcl_pipe`, that of the client side.
     pub(crate) kept: RequestState,
     workspace: Workspace,
     random: u64,

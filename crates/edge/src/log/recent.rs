@@ -176,7 +176,7 @@ mod tests {
         let bytes_max = usize::try_from(records_kept_bytes_max).unwrap();
         let limits = RecordsKept { time: records_kept, bytes_max };
         let (mut recent, start) = (Recent::new(limits), Instant::now());
-        // Record numbers as file names, in paths of a typical length.
+        // All records have the same path, of a typical length.
         let one = record(0, 100);
         for number in 0..RECORDS {
             let now = start + Duration::from_micros(100) * u32::try_from(number).unwrap();

@@ -146,7 +146,7 @@ impl Sliced {
                     opened += 1;
                     self.slice = Some(self.open_private(self.left.start / self.of.slice_bytes));
                 }
-                // The slice was evicted or its fetch failed, so fetch it again.
+                // The slice is unreadable or its fetch failed, so fetch it again.
                 Err(failure) if can_refetch(&failure) && opened < OPENS_MAX => {
                     opened += 1;
                     self.slice = None;

@@ -122,7 +122,7 @@ impl fmt::Display for LoadError {
         match self {
             Self::Name(name) => write!(
                 f,
-                "{name:?} is not a valid policy name: must be a letter, then letters, digits, _ and -, at most {NAME_BYTES_MAX} in all, and not {NO_POLICY}"
+                "{name:?} is not a valid policy name: must be a letter followed by letters, digits, _ and -, at most {NAME_BYTES_MAX} characters in all, and not {NO_POLICY}"
             ),
             Self::Read(path, error) => write!(f, "cannot read policy {}: {error}", path.display()),
             Self::Faults(report) => report.fmt(f),

@@ -123,7 +123,7 @@ impl ClientSide {
         let backend_hint = hint(&loaded);
         self.client = Client { restarts, xid, time_s, timestamp_s, backend_hint, ..Client::default() };
         self.req.clone_from(&self.received);
-        // Module data belongs to the previous policy's objects.
+        // The module data belongs to objects of the previous policy.
         self.kept = RequestState::default();
         self.loaded = loaded;
     }

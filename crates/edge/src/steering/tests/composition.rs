@@ -11,7 +11,7 @@ use super::*;
 const PREFIX: &str = "203.0.113.0/24";
 const RULE: &str = "cubic";
 const ARM: &str = "bbr";
-/// The default, and the algorithm that the policy sets.
+/// The default algorithm, which is also the one that the policy sets.
 const RENO: &str = "reno";
 
 /// The rule for the client.

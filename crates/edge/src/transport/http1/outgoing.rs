@@ -66,7 +66,7 @@ pub(super) struct Response<'c> {
 pub(super) struct Measure {
     /// Minimum size of measured responses, in bytes; `None` if responses are not measured.
     pub(super) bytes_min: Option<u64>,
-    /// Whether the congestion window at the start must be read.
+    /// Whether to read the congestion window at the start of the response.
     pub(super) needs_window: bool,
 }
 
