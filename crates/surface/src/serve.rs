@@ -79,8 +79,8 @@ impl From<TcpListener> for Listener {
 /// Serves `router` behind the guard until `stop` resolves. The server then accepts no more requests
 /// and finishes open responses within 200 ms; responses still open after that are cut off.
 ///
-/// With TLS, requests of clients with a verified certificate have its [`PeerNames`] as extension.
-/// Clients that speak HTTP without TLS get 400.
+/// With TLS, a request from a client with a verified certificate has the certificate's
+/// [`PeerNames`] as an extension. Clients that speak HTTP without TLS get 400.
 ///
 /// # Errors
 ///

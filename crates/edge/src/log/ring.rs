@@ -3,8 +3,8 @@
 //!
 //! Each ring is a pair of queues: fixed-size entries, and the bytes of their strings (`texts`) in
 //! the same order. The worker's thread owns the producer ([`Ring::enter`]), so appending an entry
-//! takes no lock. It also never allocates. A worker wakes the writer only if the writer is asleep
-//! after a period without entries, or if the ring is half full.
+//! takes no lock and never allocates. A worker wakes the writer only if the writer is asleep after
+//! a period without entries, or if the ring is half full.
 //!
 //! **Invariant:** an entry is appended after its strings, so the strings are complete when the
 //! writer sees the entry.

@@ -22,7 +22,7 @@ use super::{FOLLOWER_ABSENCE, NumberedRecord, Shared};
 
 /// Interval between rounds, which bounds the delay of a record.
 const ROUND_EVERY: Duration = Duration::from_millis(10);
-/// Consecutive rounds without an entry after which the writer sleeps.
+/// Number of consecutive rounds without an entry after which the writer sleeps.
 const EMPTY_ROUNDS_MAX: u32 = 100;
 /// Maximum size of the log lines collected for one write, in bytes.
 const LINES_BYTES_MAX: usize = 64 * 1024;
@@ -90,8 +90,8 @@ impl LogWriter {
             || self.outlets.iter().all(Outlet::is_abandoned)
     }
 
-    /// Writes the records of all responses that have ended by now. Returns whether any record was
-    /// written.
+    /// Writes the records of all queued entries whose responses have ended by now. Returns whether
+    /// any record was written.
     pub(super) fn round(&mut self) -> bool {
         // A response that ends during this round is left for the next one, because another worker
         // may still append a response that ended earlier.
