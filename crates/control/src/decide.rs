@@ -87,11 +87,12 @@ pub struct Decision {
     pub left: Vec<Change>,
     /// Changed settings that discarded evidence or histories in this round.
     pub changed: Vec<&'static str>,
-    /// Prefixes shown in this round to gain within themselves, sorted.
+    /// Prefixes that became promising in this round, sorted: steered clients do better than
+    /// held-out clients of the same prefix.
     pub promising: Vec<Prefix>,
     /// Prefixes proved in this round to be helped as a whole, sorted.
     pub proved: Vec<Prefix>,
-    /// Pairs of blocks closed in this round, over all switchbacks.
+    /// Pairs of blocks closed in this round, across all switchbacks.
     pub pairs: ClosedPairs,
     /// Number of steered prefixes after this round.
     pub steered: usize,

@@ -35,7 +35,7 @@ pub struct Trials {
 
 impl Trials {
     /// Counts a new trial and returns its number, starting at 1. Once the numbers run out, the last
-    /// one is reused.
+    /// number is reused.
     pub(crate) fn start(&mut self) -> u64 {
         self.started = (self.started + 1).min(VALUES_MAX);
         self.started
@@ -62,7 +62,8 @@ impl Trials {
     }
 }
 
-/// Returns the number of discoveries, including the switchback itself, needed for it to become one.
+/// Returns how many discoveries, including this switchback, are needed for the switchback to become
+/// a discovery.
 pub(crate) fn discoveries_needed(number: u64, ln_e: f64, share: f64) -> f64 {
     (-ln_e - share.ln() - ln_weight(number)).exp()
 }

@@ -1,7 +1,7 @@
 //! Verdicts on trials and switchbacks: promising, proved, withdrawn, restarted, or still undecided.
 //!
-//! A trial within the prefix can only make it promising: the switchback that follows proves that
-//! the prefix as a whole is helped.
+//! A trial within a prefix can only make the prefix promising. Proof that steering helps the prefix
+//! as a whole requires the switchback that follows.
 
 use super::round::DecisionRound;
 use crate::detector::Detector;
@@ -68,7 +68,7 @@ impl DecisionRound<'_> {
         self.state.entries = entries;
     }
 
-    /// Returns the reason, if any, to withdraw the prefix even if it is helped.
+    /// Returns the reason, if any, to withdraw the prefix even if steering helps it.
     fn veto(&self, entry: &Entry, steered: &Steered) -> Option<Reason> {
         let settings = self.settings;
         let evidence = &steered.evidence;

@@ -139,7 +139,8 @@ impl<'a> DecisionRound<'a> {
     }
 
     /// Returns the estimates of all current and recently ended trials, regardless of how they
-    /// ended. A proof that is too old stays excluded when its prefix is withdrawn.
+    /// ended. The estimate of a prefix whose proof is too old is excluded, even after the prefix is
+    /// withdrawn.
     fn estimates(&self) -> Vec<Estimate> {
         let settings = self.settings;
         let is_recent = |rounds: u32| rounds < settings.cool_off_windows;

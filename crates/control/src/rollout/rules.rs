@@ -11,7 +11,7 @@ use thalweg_bundle::Rule;
 use crate::tenants::RuleKey;
 
 /// Returns whether a rule steers more than `than`, the other bundle's rule with the same key, or
-/// steers differently.
+/// steers in a different way.
 fn steers_more(rule: &Rule, than: Option<&Rule>) -> bool {
     than.is_none_or(|than| {
         rule.congestion_control != than.congestion_control

@@ -1,8 +1,8 @@
 //! Simulation of PoPs with synthetic traffic and known effects, against which decisions are scored.
 //!
 //! Each PoP is simulated separately, once with proof and once by duty cycles alone. The results for
-//! all BBR, all CUBIC and the oracles are computed from the known effects. No input is measured;
-//! `world.rs` lists the assumptions.
+//! "all BBR", "all CUBIC" and the oracles are computed from the known effects. All input is
+//! synthetic; `world.rs` lists the assumptions.
 
 #[cfg(test)]
 mod clients;

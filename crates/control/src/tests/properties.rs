@@ -82,7 +82,7 @@ proptest! {
             let ordinary = decision.left.iter().filter(|change| !change.reason.is_safety()).count();
             prop_assert!(decision.entered.len() + ordinary <= settings.changes_max);
 
-            // Every change in what is steered must be reported as entered or left.
+            // Every prefix that starts or stops being steered must be reported as entered or left.
             for entry in old.entries() {
                 let was = entry.steered().is_some();
                 let is = state.entry(entry.prefix).is_some_and(|entry| entry.steered().is_some());
