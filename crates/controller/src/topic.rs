@@ -51,7 +51,8 @@ pub(crate) fn read(mut follower: Follower, settings: &Settings, access: &Access,
     }
 }
 
-/// Removes the records that are not accepted. Who may write to the topic is up to Kafka.
+/// Removes the records that are not accepted. Kafka's own access control decides who may write to
+/// the topic.
 fn filter(access: &Access, batch: &mut Batch) -> Dropped {
     let Source { pop, host, .. } = &batch.source;
     let is_named = (pop.is_empty() || is_name(pop)) && is_name(host);
@@ -75,7 +76,7 @@ fn log_change(logged: &mut Option<String>, read: &Result<Followed, Error>) {
         Some(error) if logged.as_ref() != Some(error) => {
             tracing::warn!(error, "cannot read records from Kafka");
         }
-        None if logged.is_some() => tracing::info!("reading records from Kafka again"),
+        None if logged.is_some() => tracing::info!("resumed reading records from Kafka"),
         _ => {}
     }
     *logged = now;
