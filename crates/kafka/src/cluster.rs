@@ -82,7 +82,8 @@ impl Cluster {
 
     /// Creates the topic if it does not exist.
     pub(crate) fn create_topic(&self, partitions: u16) -> Result<(), Error> {
-        // The administrative client does not report why it cannot connect.
+        // Check with an ordinary client first, because the administrative client does not report
+        // why it cannot connect.
         if self.has_topic()? {
             return Ok(());
         }

@@ -86,7 +86,7 @@ impl Prefix {
         Self::cut(address, bits)
     }
 
-    /// Parses a prefix or a single address. Access settings allow both.
+    /// Parses a prefix or a single address, as access settings allow.
     ///
     /// # Errors
     ///
