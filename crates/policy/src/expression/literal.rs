@@ -89,7 +89,7 @@ impl Moment {
         TimeZone::UTC.to_timestamp(time).ok().map(Self::At)
     }
 
-    /// Compares `found`, a time in RFC 3339 format, with this moment.
+    /// Compares `found`, a time in RFC 3339 format, with this point in time.
     pub(super) fn order(self, found: &str) -> Option<Ordering> {
         let found: Timestamp = found.parse().ok()?;
         Some(match self {

@@ -8,14 +8,16 @@ use crate::task::{Geo, Task, TcpInfo};
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
-/// Declares a variable for a field of `tcp_info`; 0 if the kernel does not report it.
+/// Declares a variable for a field of `tcp_info`. The variable is 0 if the kernel does not report
+/// the field.
 macro_rules! tcpi {
     ($name:literal, $field:ident) => {
         Variable::new($name, Type::Int, Subs::CLIENT, |task| Ok(count(tcp_info(task).$field))).ours()
     };
 }
 
-/// Declares a variable for a string from the geolocation database; unset if unknown.
+/// Declares a variable for a string from the geolocation database. The variable is unset if the
+/// string is unknown.
 macro_rules! geo {
     ($name:literal, $field:ident) => {
         Variable::new($name, Type::String, Subs::CLIENT, |task| Ok(Value::maybe(geo(task).$field.as_deref())))
@@ -180,7 +182,7 @@ fn geo<'t>(task: &'t Task<'_>) -> &'t Geo {
     task.kept.geo.get_or_init(|| Box::new(task.host.geo(address).unwrap_or_default()))
 }
 
-/// Logs an error from the socket; the request continues with the current setting.
+/// Changes a socket setting. On error, logs the error and continues with the current setting.
 fn set_or_log(
     task: &mut Task<'_>,
     set: impl FnOnce(&mut Task<'_>) -> Result<(), String>,
