@@ -22,9 +22,9 @@ pub struct ArmGoodputs {
 /// The 10th percentile of goodput in each arm, in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LowGoodputs {
-    /// Of steered clients.
+    /// 10th percentile of steered clients' goodput.
     pub steered: f64,
-    /// Of held-out clients.
+    /// 10th percentile of held-out clients' goodput.
     pub held_out: f64,
 }
 

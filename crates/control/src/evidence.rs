@@ -14,13 +14,13 @@
 //! Anything that affects all clients of a prefix alike, such as evening load, affects the two arms
 //! at random and adds only variance.
 //!
-//! The e-value is exact against "steering has no effect on any connection". It holds for noise of
-//! any skew and tail weight, for arbitrarily correlated clients and for clients that return in many
-//! periods, because only the draw is random. Let x be the value above and σ² its variance over the
-//! draw; for a given outcome, σ² is (outcome − baseline)² / (π(1−π)). Then exp(λΣx − λ²/2 Σ(x²/3 +
-//! 2σ²/3)) is a supermartingale for every λ (Delyon, Electronic Journal of Probability 14, 2009;
-//! Howard et al., Probability Surveys 17, 2020, Table 3). The e-value is a mixture of these over λ
-//! of one sign.
+//! The e-value is exact against "steering has no effect on any connection". The e-value is valid
+//! for noise of any skew and tail weight, for arbitrarily correlated clients and for clients that
+//! return in many periods, because only the draw is random. Let x be the value above and σ² its
+//! variance over the draw; for a given outcome, σ² is (outcome − baseline)² / (π(1−π)). Then
+//! exp(λΣx − λ²/2 Σ(x²/3 + 2σ²/3)) is a supermartingale for every λ (Delyon, Electronic Journal of
+//! Probability 14, 2009; Howard et al., Probability Surveys 17, 2020, Table 3). The e-value is a
+//! mixture of these over λ of one sign.
 //!
 //! Against "no effect on average" the e-value is only asymptotically valid. Randomization does not
 //! remove interference between the arms on a shared bottleneck, so this evidence does not show that

@@ -5,7 +5,7 @@
 //! Switchback *i* (numbered at its start) is declared a discovery once its e-value reaches `1 / (α
 //! γ_i k)`, where `Σγ ≤ 1` and *k* is the number of discoveries, including those of the same round.
 //! Each false discovery then has `E_i α γ_i k ≥ 1` and is at most one of *k*, so the share of false
-//! discoveries is at most `α Σ γ_i E_i`. Its expectation is at most α at any time, under any
+//! discoveries is at most `α Σ γ_i E_i`. The expected share is at most α at any time, under any
 //! dependence between switchbacks and any order of looks. Declaring the largest possible set per
 //! round is e-BH (Wang and Ramdas, JRSS B 84(3), 2022).
 //!

@@ -22,7 +22,7 @@ pub const LEFT_ALONE_MAX: usize = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Kernel delivery rate samples, excluding application-limited ones.
+    /// Kernel delivery rate samples, excluding application-limited samples.
     DeliveryRate,
     /// Goodput of responses of at least [`Settings::goodput_bytes_min`] bytes.
     Goodput,
@@ -112,8 +112,8 @@ pub struct Settings {
     pub pooled_keep: f64,
     /// Maximum number of windows after its trial for which a prefix stays steered without proof.
     pub likely_windows_max: u32,
-    /// Number of windows after which a proved prefix goes back on trial, which also ends undetected
-    /// harm.
+    /// Number of windows after which a proved prefix goes back on trial, which also limits the
+    /// duration of undetected harm.
     pub proof_windows_max: u32,
     /// Maximum rise in a prefix's retransmitted share of bytes. The prefix is withdrawn once a
     /// larger rise is shown.

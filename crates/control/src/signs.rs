@@ -6,7 +6,8 @@
 //! martingale with mean 1 for every λ, exactly, for any number of pairs: a betting test of symmetry
 //! (Ramdas, Ruf, Larsson and Koolen, International Journal of Approximate Reasoning 141, 2022). The
 //! e-value is a mixture over λ > 0. It is at least as large as the mixture of exp(λd − λ²d²/2),
-//! because ln cosh x ≤ x²/2: a pair can double it, instead of multiplying it by at most 1.65.
+//! because ln cosh x ≤ x²/2: a pair can double the e-value, rather than multiply it by at most
+//! 1.65.
 //!
 //! The e-value falls as the tested effect rises, so the effects that are not rejected form an
 //! interval. It is exact if the effect is the same in all pairs.
@@ -19,7 +20,8 @@ use crate::sequential::Interval;
 const LAMBDAS: [f64; 5] = [2.0, 4.0, 8.0, 16.0, 32.0];
 /// Maximum absolute difference: log goodputs are between 0 and 45.
 pub(crate) const DIFFERENCE_MAX: f64 = 45.0;
-/// Number of bisection steps for an end of the interval. They narrow it to 2^-40 of its range.
+/// Number of bisection steps for an end of the interval. The steps narrow the range of the end to
+/// 2^-40 of its width.
 const HALVINGS: u32 = 40;
 
 /// Returns the log e-value against "the effect is at most `bound`". If that is true, it reaches

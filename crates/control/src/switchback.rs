@@ -1,10 +1,10 @@
 //! Switchback: a trial that alternates over time between steering a whole prefix and not steering
 //! it.
 //!
-//! Arms inside a prefix share its bottleneck. If steered connections only take what held-out ones
-//! lose, a trial within the prefix shows a gain although the prefix gains nothing (Spang et al.,
-//! IMC 2021). A promising prefix is therefore steered as a whole in one block of windows and not at
-//! all in another. Blocks come in pairs; the bundle's coin decides the order
+//! Arms inside a prefix share its bottleneck. If steered connections gain only what held-out
+//! connections lose, a trial within the prefix shows a gain although the prefix gains nothing
+//! (Spang et al., IMC 2021). A promising prefix is therefore steered as a whole in one block of
+//! windows and not at all in another. Blocks come in pairs; the bundle's coin decides the order
 //! ([`is_block_held_out`]), and edges switch by their clocks. For each pair, the difference of the
 //! two blocks' mean log goodputs is one value. If steering has no effect on the prefix as a whole,
 //! only the order is random, so each difference is as likely as its negative: see `signs.rs`.

@@ -2,8 +2,8 @@
 //! it.
 //!
 //! With an identities file, every request needs a token or the client certificate of an identity,
-//! except health checks. Without one, the controller listens on loopback only, anyone on the
-//! machine may send any request, and limits apply to the names in the requests.
+//! except health checks. Without such a file, the controller listens on loopback only, anyone on
+//! the machine may send any request, and limits apply to the names in the requests.
 //!
 //! **Invariant:** a token never appears in logs, errors or metrics.
 //! **Invariant:** a faulty identities file changes nothing: the last good one stays in force.

@@ -33,7 +33,7 @@ const TICK_INTERVAL: Duration = Duration::from_secs(1);
 const WAITING_MAX: usize = 16;
 /// Maximum time, in seconds, for which windows are held open for records not yet read from Kafka.
 const HELD_S_MAX: u64 = 900;
-/// Time, in seconds, beyond which windows held open pause rollouts.
+/// Rollouts pause once windows have been held open for longer than this time, in seconds.
 const BEHIND_S: u64 = 60;
 /// A request to the engine.
 #[derive(Debug)]
@@ -354,8 +354,8 @@ impl Engine {
         self.shared.metrics.pops_paused.set(paused as f64);
     }
 
-    /// Returns the time up to which windows are closed. It lags behind the clock while records have
-    /// not been read from Kafka, up to a limit.
+    /// Returns the time up to which windows are closed. This time lags behind the clock, up to a
+    /// limit, while records have not been read from Kafka.
     fn closes_unix_s(&self, now_unix_s: u64) -> u64 {
         if !self.reads_kafka {
             return now_unix_s;
@@ -438,7 +438,8 @@ fn steered(pops: &BTreeMap<String, Pop>) -> usize {
     pops.values().map(|pop| pop.rollout.stable().map_or(0, |bundle| bundle.content().rules.len())).sum()
 }
 
-/// Returns a random seed for the sampling of clients, from the operating system. It is not stored.
+/// Returns a random seed from the operating system, for the sampling of clients. The seed is not
+/// stored.
 fn sampling_seed() -> u64 {
     RandomState::new().hash_one(())
 }

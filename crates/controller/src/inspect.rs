@@ -101,7 +101,7 @@ fn effect(settings: &Settings, steered: &Steered) -> Option<Value> {
 }
 
 /// Formats the effect on goodput within the network, from the trial that made the prefix promising
-/// or, if it is not promising, from the evidence so far.
+/// or, while the prefix is on trial, from the evidence so far.
 fn within(settings: &Settings, steered: &Steered) -> Option<Value> {
     let (goodput, arms) = match &steered.promise {
         Some(promise) => (&promise.goodput, &promise.arms),

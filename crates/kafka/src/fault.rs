@@ -42,8 +42,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Fault {
-    /// Returns the connection fault that an error reported by the client library stands for, if
-    /// any.
+    /// Converts an error reported by the client library to a fault, if it is a login or TLS error.
     fn of(error: &KafkaError, reason: &str) -> Option<Self> {
         // Cut off the duration of the attempt, which would make every report of the same fault
         // different.

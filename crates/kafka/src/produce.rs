@@ -36,7 +36,7 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(20);
 const MESSAGE_BYTES_MAX: usize = 900_000;
 
 /// Client properties. The client's queue is bounded; the rest of a batch waits in the spool.
-/// Messages have no timeout of their own, and a refused message stops all later ones. Only one
+/// Messages have no timeout of their own, and a refused message stops all later messages. Only one
 /// request is in flight, because a broker accepts any first sequence number from an unknown
 /// producer (`ProducerAppendInfo.checkSequence`). With two requests in flight, a broker could
 /// accept the second after refusing the first.

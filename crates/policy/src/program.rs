@@ -97,7 +97,7 @@ pub struct Program {
     pub(crate) objects: Vec<ObjectRow>,
     pub(crate) instances: Vec<Option<Instance>>,
     pub(crate) files: Files,
-    /// Labels of the policies to which this one may switch.
+    /// Labels of the policies to which this policy may switch.
     pub(crate) labels: Vec<String>,
 }
 

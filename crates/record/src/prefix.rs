@@ -32,7 +32,8 @@ pub enum PrefixError {
         /// The prefix with those bits cleared.
         prefix: Prefix,
     },
-    /// The address is an IPv4-mapped IPv6 address. Such clients are looked up as IPv4.
+    /// The address is an IPv4-mapped IPv6 address. Clients with such addresses are looked up as
+    /// IPv4.
     Mapped,
 }
 

@@ -175,7 +175,7 @@ pub(crate) trait Type: Slot + Blank + 'static {
         Some(self)
     }
 
-    /// See [`Message::is_whole`]; the lowest bit stands for this type's first field.
+    /// See [`Message::is_whole`]; the lowest bit belongs to this type's first field.
     fn is_whole(&self, _seen: u64) -> bool {
         true
     }

@@ -186,7 +186,7 @@ impl DecisionRound<'_> {
         is_not_worthwhile.then_some(Verdict::Leaves(Reason::NotHelped))
     }
 
-    /// Stores the evidence within the prefix, and starts the trial of the prefix as a whole.
+    /// Stores the promise, and starts the switchback.
     fn start_switchback(&mut self, entry: &mut Entry, promise: Promise) {
         let Phase::Steered(steered) = &mut entry.phase else { return };
         let number = self.state.trials.start_switchback();

@@ -22,7 +22,7 @@ pub(super) struct DecisionRound<'a> {
     pub(super) decision: Decision,
     pub(super) changes_left: usize,
     pub(super) changes: Changes,
-    /// Whether the window is older than the last decided one, because the clock was set back.
+    /// Whether the window is older than the last decided window, because the clock was set back.
     pub(super) is_set_back: bool,
     pub(super) left_alone: LeftAlone,
 }

@@ -41,7 +41,7 @@ impl Rollout {
     }
 
     /// Decodes a rollout but drops its bundles, as if none were active. The next decision issues a
-    /// bundle with a number above all earlier ones.
+    /// bundle with a number above all earlier numbers.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ const FORGOTTEN_S: u64 = 86_400;
 /// A poll by an edge for its bundle, with the edge's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Poll<'a> {
-    /// Edge name. It must match the host in the edge's records; otherwise no window contains the
+    /// Edge name. Must match the host in the edge's records; otherwise no window contains the
     /// edge's traffic.
     pub edge: &'a str,
     /// Checksum of the bundle in force, if any.

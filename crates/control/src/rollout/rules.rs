@@ -32,7 +32,7 @@ pub(super) fn by_key(rules: &[Rule]) -> HashMap<RuleKey, &Rule> {
 }
 
 /// Reduces `rules` to what `target` allows. Removes rules without a counterpart, and replaces a
-/// rule with the target's if the target holds out more connections or different ones.
+/// rule with the target's if the target holds out more connections or different connections.
 pub(super) fn reduced(rules: &[Rule], target: &[Rule]) -> Vec<Rule> {
     let target = by_key(target);
     let reduce = |rule: &Rule| {

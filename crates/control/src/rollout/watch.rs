@@ -15,8 +15,8 @@ use crate::tenants::Tenants;
 use crate::window::Window;
 
 /// Minimum difference, in standard errors, for canaries to count as worse. For normally distributed
-/// means, chance alone exceeds it once in 30,000 looks. The margin is twice the usual one, because
-/// there are three figures, each window is a look, and edges differ by more than chance.
+/// means, chance alone exceeds it once in 30,000 looks. The limit is twice the usual margin,
+/// because there are three figures, each window is a look, and edges differ by more than chance.
 const STANDARD_ERRORS_MIN: f64 = 4.0;
 /// Minimum number of responses per window for an edge to count as serving traffic.
 const SERVING_RESPONSES_MIN: u64 = 100;

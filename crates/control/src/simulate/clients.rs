@@ -39,7 +39,8 @@ const FROM: u64 = 6_000_000;
 pub(super) enum Truth {
     /// Nothing.
     Nothing,
-    /// Connections share a bottleneck that limits all of them: steered ones take twice as much.
+    /// Connections share a bottleneck that limits all of them: steered connections take twice as
+    /// much.
     ZeroSum,
     /// Like [`Truth::ZeroSum`], but access links limit the faster connections.
     Bottleneck,

@@ -203,7 +203,7 @@ fn first_edge_to_poll_becomes_the_canary_if_none_is_known() {
     let mut site = Site::new(0, |_| {});
     let number = site.until_tried();
     assert_eq!(site.rollout.candidate().unwrap().stage, Stage::Unassigned);
-    // A newer candidate replaces one that no edge has received.
+    // A newer candidate replaces a candidate that no edge has received.
     site.lab.settings.exploring_max = 1;
     let transitions = site.round();
     assert_eq!(transitions, [Transition::Proposed { number: number + 1 }]);

@@ -264,7 +264,7 @@ impl Clients {
 }
 
 impl Senders {
-    /// Removes the clients of earlier windows, and returns them. They may be many, so the caller
+    /// Removes the clients of earlier windows, and returns them. There may be many, so the caller
     /// drops them after releasing the lock.
     fn begin(&mut self, window: u64) -> Vec<Clients> {
         if self.window == window {

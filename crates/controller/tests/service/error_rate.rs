@@ -68,8 +68,8 @@ impl Test {
         settings
     }
 
-    /// Runs the PoPs side by side, and returns the verdicts of those without an effect and of the
-    /// helped one.
+    /// Runs the PoPs concurrently, and returns the verdicts of the PoPs without an effect, and of
+    /// [`HELPED`].
     fn run(self) -> (Vec<Verdicts>, Verdicts) {
         let mut place = Place::new();
         place.settings = self.settings();

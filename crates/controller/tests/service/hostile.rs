@@ -94,7 +94,8 @@ impl Events {
         Self { database: place.database(), last: 0, all: Vec::new() }
     }
 
-    /// Reads the events since the last call. Fails if the controller has deleted one in between.
+    /// Reads the events since the last call. Fails if the controller has deleted an event in
+    /// between.
     fn read(&mut self) {
         let query = "SELECT id, told FROM events WHERE pop = 'here' AND id > ?1 ORDER BY id";
         let mut statement = self.database.prepare_cached(query).unwrap();
@@ -140,7 +141,7 @@ fn fake_edges_that_refuse_everything_stop_nothing() {
         let begun = Instant::now();
         loop {
             // If a batch's records were split between two windows, some networks would have too few
-            // to be ranked.
+            // connections to be ranked.
             let time_unix_us = batch_unix_us();
             let record = |at| response(time_unix_us, at % NETWORKS, posted + at, "media.example");
             let records = (0..NETWORKS * 2).map(record);

@@ -62,7 +62,7 @@ impl Checker<'_> {
     ) -> Option<Operation> {
         let mut lowered = Vec::new();
         for (condition, block) in arms {
-            // Check every arm, even after a fault in an earlier one.
+            // Check every arm, even after a fault in an earlier arm.
             let condition = self.expression(condition, Type::Bool);
             let block = self.block(block);
             lowered.extend(condition.map(|condition| (condition, block)));

@@ -145,7 +145,7 @@ fn full(bytes_max: usize) -> Failure {
     Failure::new(format!("the workspace of {bytes_max} bytes is full"))
 }
 
-/// Appends the string form of a value; types without one append nothing.
+/// Appends the string form of a value; types without a string form append nothing.
 fn write(value: &Value<'_>, program: &Program, into: &mut Vec<u8>) {
     match value {
         Value::Text(text) => into.extend_from_slice(text.as_deref().unwrap_or_default()),

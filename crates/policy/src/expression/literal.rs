@@ -14,7 +14,7 @@ pub(super) const TIME_EXPECTED: &str = "a time: 2026-11-20, 2026-11-20T23:00, 20
 pub(super) enum Literal {
     Text(Box<str>),
     Truth(bool),
-    /// In the field's unit.
+    /// A number, in the field's unit.
     Number(f64),
     Time(Moment),
 }

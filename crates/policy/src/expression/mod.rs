@@ -44,8 +44,8 @@ pub trait Schema {
     /// Returns advice for an unknown field `name`.
     fn advice(&self, name: &str) -> String;
 
-    /// Returns whether a bare `field` is an error. It should be if every record has the field, and
-    /// selecting all records by mistake would do harm.
+    /// Returns whether a bare `field` is an error. Should be true if every record has the field,
+    /// and selecting all records by mistake would do harm.
     fn needs_comparison(&self, _field: &Self::Field) -> bool {
         false
     }

@@ -49,7 +49,7 @@ pub struct Cmcd {
     pub dl_ms: Option<u64>,
     /// Throughput measured by the player.
     pub mtp_kbps: Option<u64>,
-    /// Path of the next object to be requested, relative to this one, percent-decoded.
+    /// Path of the next object to be requested, relative to this object, percent-decoded.
     pub nor: Option<String>,
     /// Type of the object.
     pub ot: Option<ObjectType>,

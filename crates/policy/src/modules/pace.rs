@@ -3,10 +3,10 @@
 //! Rates are in bytes/s (socket(7), tcp(7)) and include packet headers and retransmissions.
 //!
 //! [`from_cmcd`] derives a rate for media from the player's CMCD (CTA-5004). Sending a segment no
-//! faster than the player can use it keeps the queue at the bottleneck short. That reduces loss and
-//! delay, both for the player and for others on the same link. Sending too slowly is worse than
-//! sending too fast. Media is therefore paced only if the player requests a rate (`rtp`), or if its
-//! buffer is long enough to survive a late segment.
+//! faster than the player can use it keeps the queue at the bottleneck short. A short queue reduces
+//! loss and delay, both for the player and for others on the same link. Sending too slowly is worse
+//! than sending too fast. Media is therefore paced only if the player requests a rate (`rtp`), or
+//! if its buffer is long enough to survive a late segment.
 
 use super::cmcd::{Cmcd, ObjectType};
 

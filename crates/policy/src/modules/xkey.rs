@@ -1,7 +1,7 @@
 //! `xkey`: tags for purging related responses together (vmod_xkey(3) of varnish-modules).
 //!
 //! Keys appear in the response fields [`FIELDS`] and in the argument of `xkey.purge` and
-//! `xkey.softpurge`. They are separated by any number of commas, spaces and tabs, and are
+//! `xkey.softpurge`. Keys are separated by any number of commas, spaces and tabs, and are
 //! case-sensitive.
 
 /// The response fields that carry keys. The second name is that of hashtwo, the module's

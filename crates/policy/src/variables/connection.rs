@@ -76,12 +76,14 @@ pub(super) static TABLE: [Variable; 62] = [
             set_or_log(task, |task| task.connection.set_cwnd(u64::try_from(packets).unwrap_or(0)))
         })
         .ours(),
-    // In bytes per second, like `tcpi_delivery_rate`; 0 before the first measured response.
+    // The unit is bytes per second, as for `tcpi_delivery_rate`; 0 before the first measured
+    // response.
     Variable::new("client.socket.goodput", Type::Int, Subs::CLIENT, |task| {
         Ok(count(task.connection.delivered().map_or(0, |delivered| delivered.goodput_bytes_per_s)))
     })
     .ours(),
-    // In KiB per second; 0 means unlimited. Positive values below Fastly's minimum are raised.
+    // The unit is KiB per second; 0 means unlimited. Positive values below Fastly's minimum are
+    // raised.
     Variable::new("client.socket.pace", Type::Int, Subs::CLIENT, |task| {
         Ok(Value::Int(task.connection.pace_bytes_per_s().map_or(0, pace::to_kb_per_s)))
     })

@@ -188,7 +188,8 @@ fn candidate_number_exceeds_the_stable_one_for_any_stored_rollout() {
     site.round();
     site.lab.settings.exploring_max = 1;
     site.until_tried();
-    // Store a candidate that lacks a prefix of the stable bundle. This code never creates one.
+    // Store a candidate that lacks a prefix of the stable bundle. This release never creates such a
+    // candidate.
     let mut content = site.rollout.candidate().unwrap().bundle.content().clone();
     content.rules.remove(0);
     let mut rollout = serde_json::to_value(&site.rollout).unwrap();
