@@ -1,7 +1,7 @@
 //! The settings on which a state is based, and the parts of the state that a changed setting
 //! discards.
 //!
-//! - `congestion_control` discards rules, evidence and failures, because they concern another
+//! - `congestion_control` discards rules, evidence and failures, because these are about another
 //!   algorithm. All steered prefixes are withdrawn and may re-enter as usual. Cool-offs lengthened
 //!   by failures are shortened to the base length.
 //! - Settings that define the outcome (`goodput_bytes_min`, `hosts_left_alone` and the

@@ -220,7 +220,7 @@ impl Entry {
         matches!(&self.phase, Phase::CoolingOff(cooling) if cooling.rounds < cooling.rounds_min)
     }
 
-    /// Advances by one round, whose window is `windows` windows after that of the previous round.
+    /// Advances by one round. `windows` is the number of windows since the previous round.
     /// Cool-offs count rounds rather than windows, because otherwise a clock jump could end a
     /// cool-off early.
     pub(crate) fn advance(&mut self, windows: u64, history_windows: u32) {

@@ -9,7 +9,7 @@
 //! Control steers prefixes that are consistently in the bottom group of their PoP, and explores a
 //! few others. It holds out a share of each prefix's clients for comparison. If steered clients do
 //! better than held-out clients, the prefix is only promising: steering is then switched on and off
-//! for the whole prefix. A prefix is withdrawn once evidence speaks against steering it, and is
+//! for the whole prefix. A prefix is withdrawn once the evidence is against steering it, and is
 //! declared helped only once a gain of the whole prefix is proved. `docs/explanation/control.md`
 //! describes the statistics.
 //!

@@ -75,7 +75,7 @@ pub struct Rollout {
     clock: Clock,
 }
 
-/// A bundle on trial at canary edges.
+/// A bundle that is being tried on canary edges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Candidate {

@@ -37,7 +37,7 @@ pub struct State {
     pub window: Option<u64>,
     /// Number of the newest bundle, or 0 before the first bundle.
     pub bundle: u64,
-    /// XXH3-64 of the newest bundle's rules; `None` if the rules at the edges are unknown.
+    /// XXH3-64 of the newest bundle's rules; `None` if the edges' rules are unknown.
     pub(crate) rules_digest: Option<u64>,
     /// Settings on which the state is based. `None` before the first window.
     pub(crate) basis: Option<Basis>,

@@ -96,7 +96,7 @@ mod tests {
         let settings = Settings::default();
         assert_eq!(oldest_open_s(&settings, 1_800_000_059), 1_799_998_800);
         assert_eq!(oldest_open_s(&settings, 1_800_000_060), 1_799_999_100);
-        // Reading goes back only as far as windows are recognised as already decided.
+        // Reading must not go back further than windows are recognised as already decided.
         let short = Settings { window_s: 10, late_s: 5, history_windows: 8, ..Settings::default() };
         assert_eq!(oldest_open_s(&short, 1_800_000_000), 1_800_000_000 - 70);
     }

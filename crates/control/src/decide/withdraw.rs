@@ -26,8 +26,8 @@ impl State {
     }
 
     /// Withdraws the prefixes added by a rolled-back bundle, as failed trials. Also pauses
-    /// admission like the guardrail, because whatever made edges refuse the bundle or perform worse
-    /// may affect the next one.
+    /// admission, as the guardrail does, because whatever made edges refuse the bundle or perform
+    /// worse may affect the next one.
     pub(crate) fn withdraw(&mut self, settings: &Settings, prefixes: &[Prefix]) {
         for prefix in prefixes {
             let at = self.entries.binary_search_by_key(prefix, |entry| entry.prefix);

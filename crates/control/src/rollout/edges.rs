@@ -29,8 +29,8 @@ pub struct Poll<'a> {
     pub in_force: Option<&'a str>,
     /// Number of the bundle in force, if the edge reports it.
     pub number: Option<u64>,
-    /// Checksum and reason of a refused bundle, if any. A refusal without a checksum concerns no
-    /// bundle from this controller and is not passed in.
+    /// Checksum and reason of a refused bundle, if any. Callers omit a refusal without a checksum,
+    /// because it is not about a bundle from this controller.
     pub refused: Option<&'a Refusal>,
 }
 

@@ -46,7 +46,8 @@ pub(super) enum Truth {
     Bottleneck,
     /// Raises log goodput, independently of other connections.
     Gain(f64),
-    /// Raises or lowers log goodput as on the paths in `paths.csv`, in turn.
+    /// Raises or lowers log goodput as on one of the paths in `paths.csv`, which are assigned in
+    /// turn.
     Paired,
 }
 

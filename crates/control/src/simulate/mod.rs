@@ -55,7 +55,7 @@ pub struct Plan {
     pub stalls: f64,
     /// Share of connections with a socket sample.
     pub sampled: f64,
-    /// Number of windows between a decision and its application at edges.
+    /// Number of windows until edges apply a decision.
     pub delay_windows: usize,
 }
 

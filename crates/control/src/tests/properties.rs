@@ -37,7 +37,7 @@ proptest! {
         before in settings_of(),
         after in settings_of(),
         seed in any::<u64>(),
-        // For each round: the number of windows since the last one, a bit mask of the prefixes
+        // For each round: the number of windows since the last round, a bit mask of the prefixes
         // present, and the effect of BBR.
         rounds in vec((-30_i64..8, any::<u16>(), -1.0..1.0), 1..60),
     ) {

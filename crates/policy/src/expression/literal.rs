@@ -67,7 +67,8 @@ impl Quantity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
     At(Timestamp),
-    /// A time of day in UTC, compared with the time of day of a record regardless of its date.
+    /// A time of day in UTC, compared with the time of day in a record regardless of the record's
+    /// date.
     OfDay(Time),
 }
 
