@@ -84,7 +84,7 @@ pub struct Candidate {
     pub bundle: Bundle,
     /// Time at which the candidate was created or its canaries were chosen, in Unix seconds.
     pub since_unix_s: u64,
-    /// Canary edges by name, each with whether the edge reports using the candidate.
+    /// Canary edges by name. The value states whether the edge reports using the candidate.
     pub canaries: BTreeMap<String, bool>,
     /// Stage of the candidate.
     pub stage: Stage,

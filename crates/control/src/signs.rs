@@ -20,8 +20,8 @@ use crate::sequential::Interval;
 const LAMBDAS: [f64; 5] = [2.0, 4.0, 8.0, 16.0, 32.0];
 /// Maximum absolute difference: log goodputs are between 0 and 45.
 pub(crate) const DIFFERENCE_MAX: f64 = 45.0;
-/// Number of bisection steps for an end of the interval. The steps narrow the range of the end to
-/// 2^-40 of its width.
+/// Number of bisection steps for an end of the interval. The steps narrow the end to 2^-40 of its
+/// range.
 const HALVINGS: u32 = 40;
 
 /// Returns the log e-value against "the effect is at most `bound`". If that is true, it reaches

@@ -33,9 +33,8 @@ use crate::window::{Outcome, Sample};
 
 /// Maximum number of pairs in a switchback.
 pub const PAIRS_MAX: usize = 1_000;
-/// Maximum share of a window's connections in the other arm than the block's. Connections of the
-/// other arm share the bottleneck, so a gain at their expense would look like a gain of the whole
-/// prefix.
+/// Maximum share of a window's connections that are not in the block's arm. These connections still
+/// share the bottleneck, so a gain at their expense would look like a gain of the whole prefix.
 const LEFTOVER_SHARE_MAX: f64 = 0.05;
 /// Maximum share of a block's outcomes not decided by the switchback, for example because an edge
 /// does not have its rule.

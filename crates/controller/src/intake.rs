@@ -42,7 +42,7 @@ impl Dropped {
     }
 }
 
-/// Removes the records that are not accepted from a batch, and returns their numbers.
+/// Removes from a batch the records that are not accepted, and returns their numbers by cause.
 ///
 /// # Errors
 ///

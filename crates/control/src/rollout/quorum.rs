@@ -1,5 +1,5 @@
 //! Quorum for rolling a candidate back: how many edges must refuse the candidate, or not
-//! acknowledge it. If fewer do, each is excluded and reported, and the rollout continues.
+//! acknowledge it. If fewer do, these edges are excluded and reported, and the rollout continues.
 //!
 //! Only live edges have a vote and, as long as any edge serves traffic, only edges that do. An edge
 //! without records may be misnamed or forged.

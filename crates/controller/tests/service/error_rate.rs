@@ -163,16 +163,16 @@ impl Verdicts {
     }
 }
 
-/// Returns three standard deviations above the mean of a binomial count, which chance rarely
-/// exceeds.
+/// Returns the value three standard deviations above the mean of a binomial count, which chance
+/// rarely exceeds.
 fn binomial_max(count: usize, share: f64) -> f64 {
     let count = count as f64;
     count * share + 3.0 * (count * share * (1.0 - share)).sqrt()
 }
 
 /// Asserts the stated error rates in PoPs without an effect. Of all networks declared helped in a
-/// PoP, an expected share of at most 5 % are false discoveries. Here, every declaration is false,
-/// so at most 5 % of the PoPs may have any.
+/// PoP, at most 5 % may be false discoveries in expectation. Here, every declaration is false, so
+/// at most 5 % of the PoPs may have any.
 fn check_error_rates(verdicts: &[Verdicts], networks: u32) {
     let settings = Settings::default();
     let sum = |of: fn(&Verdicts) -> usize| verdicts.iter().map(of).sum::<usize>();

@@ -155,8 +155,8 @@ fn fake_edges_that_refuse_everything_stop_nothing() {
             let stable = edges(&service)["stable"].as_u64();
             is_serving.store(service.rounds().len() > 3, Relaxed);
             let rules = service.get("/scopes", "").json()["scopes"][0]["steered"].as_u64();
-            // Wait until the real edge uses a bundle for all edges that steers the networks. The
-            // first two bundles do not.
+            // Wait until the real edge uses a bundle that is intended for all edges and steers the
+            // networks. The first two bundles do not.
             let is_refused = events.all.iter().any(|event| event.contains("refuse"));
             if is_refused && rules >= Some(STEERED_MIN) && stable > Some(2) && stable == Some(edge.number) {
                 break;
