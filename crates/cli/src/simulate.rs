@@ -53,7 +53,7 @@ pub struct SimulateFlags {
     /// Share of connections with a socket sample
     #[arg(long, value_name = "SHARE", default_value_t = Plan::default().sampled, value_parser = share)]
     sampled: f64,
-    /// Windows between a decision and its application at the edges
+    /// Number of windows after a decision until the edges apply it
     #[arg(long, value_name = "N", default_value_t = Plan::default().delay_windows as u64)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=12))]
     delay: u64,

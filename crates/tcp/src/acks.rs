@@ -40,7 +40,7 @@ const TX_ACK: u32 = libc::SOF_TIMESTAMPING_TX_ACK;
 /// `sock_extended_err` with an IPv6 address (44 bytes), each with its header, and some room.
 const CONTROL_BYTES: usize = 256;
 
-/// Control messages, aligned as their headers.
+/// Control messages, with the alignment of their headers.
 #[repr(align(8))]
 struct Control([u8; CONTROL_BYTES]);
 

@@ -149,7 +149,7 @@ impl Follower {
         let unix_s = unix_time().as_secs();
         if !good.due.span.contains(&unix_s) {
             good.due = Due::at(&good.bundle, &self.target, unix_s)?;
-            // A change that the kernel refused must not wait far into the block.
+            // Retry refused changes now, so that they do not wait far into the block.
             self.waiting = Waiting::default();
             self.needs_update = true;
         }

@@ -12,7 +12,7 @@ use super::{PRIORITY, Route, TABLE_MAIN};
 use crate::CongestionControl;
 use crate::diag::network;
 
-/// What a route sets for the connections that use it.
+/// Settings that a route applies to the connections that use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steering {
     /// The congestion control.

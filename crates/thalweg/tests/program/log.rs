@@ -169,7 +169,7 @@ fn log_help_explains_expressions() {
 
         Options:
               --admin <ADDR:PORT>   The edge's admin address [default: 127.0.0.1:8082]
-          -n, --lines <N>           Start with the last N lines: 10 of a file, all with -q or standard input
+          -n, --lines <N>           Start with the last N lines [default: 10 of a file, all with -q or standard input]
               --no-follow           Stop at the end of the file instead of waiting for more
           -q, --query <EXPRESSION>  Show only the records that match
               --json                Print the records unchanged, one JSON object per line

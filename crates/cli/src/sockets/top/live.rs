@@ -12,7 +12,7 @@ use thalweg_units::bit_rate;
 use crate::sockets::args::Sort;
 use crate::sockets::table::{self, Row, Since};
 
-/// Maximum congestion controls named in the summary, most used first.
+/// Maximum number of congestion controls named in the summary, most used first.
 const NAMES_MAX: usize = 4;
 
 /// Sockets of the latest dump, and counters of the previous one.
