@@ -62,7 +62,7 @@ pub const SEGMENT_BYTES_MAX: u64 = 8 << 20;
 pub const LIMIT_BYTES_MIN: u64 = 1 << 20;
 /// Minimum number of spool segments that fit within the size limit. Each sink may pin one segment.
 const SEGMENTS_MIN: u64 = 16;
-/// Maximum sinks per spool.
+/// Maximum number of sinks per spool.
 pub const READERS_MAX: usize = 8;
 /// Maximum number of records written without a sync. After a reboot, record numbers skip ahead by
 /// this many, because a sink may have read records that a power loss destroyed.

@@ -145,7 +145,7 @@ fn cut_back(files: &Files, note: &Note) -> io::Result<()> {
                 file.set_len(note.length_bytes.min(file.metadata()?.len()))?;
                 disk::sync(&file)?;
             }
-            // An operator may have moved the file away.
+            // An operator may have moved the file to another directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
