@@ -214,8 +214,8 @@ fn check_controller(controller: &Controller, tenants: &[Tenant], faults: &mut Ve
     faults.extend(hosts.map(|(at, fault)| tenants[at].fault(fault.to_string())));
 }
 
-/// Checks that the roles in the file can use the controller in the same file, and that not everyone
-/// else can.
+/// Checks access to the controller: without identities, it must listen on loopback; with
+/// identities, the edge and the agent that use the controller in the same file need tokens.
 fn check_tokens(controller: &Controller, config: &Config, faults: &mut Vec<Fault>) {
     if controller.identities.is_none() {
         let listen = controller.listen.value;
@@ -321,7 +321,7 @@ fn check_listeners(config: &Config, faults: &mut Vec<Fault>) {
 
 fn collide(a: SocketAddr, b: SocketAddr) -> bool {
     /// Returns whether a listener on `a` also takes the connections to `b`. An unspecified address
-    /// covers its whole family, and the IPv6 one covers IPv4 too.
+    /// covers its whole family, and the unspecified IPv6 address covers IPv4 too.
     fn covers(a: SocketAddr, b: SocketAddr) -> bool {
         a.ip() == b.ip() || (a.ip().is_unspecified() && (a.is_ipv6() || b.is_ipv4()))
     }

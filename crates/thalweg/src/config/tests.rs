@@ -521,7 +521,8 @@ fn reference_lists_every_setting() {
               Maximum length of a request head (request line and fields).
 
         [console]
-          The web console: players, and live records from the edge in the same file.
+          The web console: players, and live records from the edge that is configured in the same
+          file.
 
           listen                 ADDR:PORT, default 127.0.0.1:8000
               Address for browsers. Port 0 picks a free one.
@@ -727,7 +728,7 @@ fn reference_lists_every_setting() {
           false_harm_share       SHARE, default 0.05
               Maximum probability that a harmless trial is declared harmful.
           evidence_connections_min N, default 30, 2 to 1000000
-              Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at
+              Minimum outcomes per arm before any conclusion: of clients in a trial, of connections on
               a canary.
           effect_min             SHARE, default 0.05
               Minimum effect on log goodput that is worth a rule.
@@ -739,7 +740,8 @@ fn reference_lists_every_setting() {
               Minimum probability of a worthwhile effect, pooled over all networks, for a network to
               stay after its trial.
           likely_windows_max     N, default 288, 0 to 1000000
-              Windows after its trial for which such a network stays without proof.
+              Maximum number of windows after its trial for which a network kept by pooled_keep stays
+              without proof.
           retransmitted_rise_max SHARE, default 0.05
               Rise in the share of retransmitted bytes that ends a trial.
           guardrail_rise_max     SHARE, default 0.03
@@ -809,7 +811,7 @@ fn reference_lists_every_setting() {
           holdout                SHARE, if absent: as in [controller]
               Share of clients held out after a gain has been shown for the network as a whole.
           evidence_connections_min N, if absent: as in [controller], 2 to 1000000
-              Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at
+              Minimum outcomes per arm before any conclusion: of clients in a trial, of connections on
               a canary.
           effect_min             SHARE, if absent: as in [controller]
               Minimum effect on log goodput that is worth a rule.
@@ -846,8 +848,9 @@ Generated from the declarations in `crates/thalweg/src/config/sections.rs` by th
 `crates/thalweg`, which fails when this page is stale. `thalweg check --settings` prints the same as text, and
 `thalweg check FILE` checks a file.
 
-`thalweg up` reads `thalweg.toml`, or the file named by `--config`. Each section of the file is a role of the process;
-`[[tenant]]` and `[[source]]` may be repeated. A command that runs one role has a flag for each setting of its section.
+`thalweg up` reads `thalweg.toml`, or the file named by `--config`. Each section of the file configures one role of the
+process, except `[[tenant]]` and `[[source]]`, which may be repeated. A command that runs a single role has a flag for
+each setting in that role's section.
 
 | written as | means |
 |---|---|

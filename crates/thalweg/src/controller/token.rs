@@ -46,7 +46,7 @@ pub(crate) struct TokenArgs {
     /// Name of the owner; for an edge, the name with which it polls
     #[arg(long, value_name = "NAME")]
     name: String,
-    /// Site (PoP) of an edge or agent; if omitted, the unnamed one
+    /// Site (PoP) of an edge or agent; if omitted, the unnamed site
     #[arg(long, value_name = "NAME")]
     pop: Option<String>,
     /// Host whose records an agent may send; by default, its name. May be given several times

@@ -30,7 +30,7 @@ fn written(server: &str, directory: &Directory, document: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns hosts to exclude: as many as allowed, all but two of them as long as allowed.
+/// Returns the maximum number of hosts to exclude; all but two have the maximum length.
 fn many_hosts() -> Vec<String> {
     let long = |number| format!("{}.{number:03}.{}", "a".repeat(120), "b".repeat(128));
     (0..254).map(long).chain(["audio.example".to_owned(), "default".to_owned()]).collect()

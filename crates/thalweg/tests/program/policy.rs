@@ -340,7 +340,7 @@ fn invalid_policy_name_is_rejected_with_the_allowed_form() {
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(&format!("{name:?} is not a valid policy name: must be {may_be}")), "{error}");
-        // The edge must reject the name with the same message when asked by another client.
+        // The edge must reject the name with the same message if another client sends the request.
         let order = format!("{{\"load\":{name:?},\"path\":\"/a.vcl\"}}").replace("\\u{e9}", "\u{e9}");
         let answer = post(&admin, &order);
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(may_be), "{answer}");

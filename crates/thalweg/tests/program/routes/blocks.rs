@@ -16,7 +16,7 @@ use crate::program::Directory;
 const BLOCK_S: u32 = 3;
 /// Time after the start of a block until its routes are checked.
 const SETTLED: Duration = Duration::from_secs(1);
-/// Maximum observations in which the routes had not followed their blocks yet.
+/// Maximum number of observations in which the routes lag behind their blocks.
 const LATE_MAX: u32 = 10;
 /// Maximum time until both prefixes have been seen steered and held out. Any three blocks in
 /// sequence contain a pair, so this takes at most three blocks unless the machine is slow.
