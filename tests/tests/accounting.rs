@@ -26,8 +26,9 @@ const CLIENTS: u64 = 4;
 /// Number of agent kills under load, and requests between two kills.
 const KILLS: u64 = 8;
 const REQUESTS: u64 = 2_000;
-/// Requests sent while no follower is connected: first those whose records the edge drops, and
-/// after more than [`KEPT`] those whose records it still has when the agent reconnects.
+/// Numbers of requests sent while no follower is connected: first, requests whose records the edge
+/// drops; then, after more than [`KEPT`], requests whose records it still has when the agent
+/// reconnects.
 const REQUESTS_DROPPED: u64 = 1_000;
 const REQUESTS_UNHEARD: u64 = 4_000;
 /// How long an edge keeps records for followers in these tests.
@@ -198,7 +199,7 @@ fn every_response_is_kept_once_or_counted_as_lost() {
     assert_eq!(count(&database, "count(*) FROM losses"), 0, "no record may be lost yet");
 
     // Stop the edge while it is followed; its successor receives requests before the agent
-    // reconnects. Then kill that edge when it has no records left to send.
+    // reconnects. Then kill the successor once it has no records left to send.
     running.stop();
     following.wait_for_log(AWAY);
     let mut running;

@@ -1,5 +1,5 @@
-//! The cache's own eviction policy and the ones it is compared with. Objects are identified by
-//! number.
+//! The cache's own eviction policy and the policies with which it is compared. Objects are
+//! identified by number.
 
 use thalweg_cache::eviction;
 
