@@ -17,9 +17,9 @@ use crate::diag::network;
 pub struct Steering {
     /// The congestion control.
     pub congestion_control: CongestionControl,
-    /// Initial congestion window, in TCP segments. `None` keeps that of the existing route.
+    /// Initial congestion window, in TCP segments. `None` keeps the existing route's window.
     pub initcwnd: Option<u32>,
-    /// Initial receive window, in TCP segments. `None` keeps that of the existing route.
+    /// Initial receive window, in TCP segments. `None` keeps the existing route's window.
     pub initrwnd: Option<u32>,
 }
 
@@ -87,7 +87,7 @@ impl Wanted {
     }
 
     /// Returns the wanted prefix that contains `prefix`. Since no wanted prefix contains another,
-    /// it is the last one that does not sort after `prefix`.
+    /// only the last wanted prefix that does not sort after `prefix` can contain it.
     fn holder(&self, prefix: IpNet) -> Option<IpNet> {
         let (holder, _) = self.prefixes.range(..=prefix).next_back()?;
         holder.contains(&prefix.addr()).then_some(*holder)

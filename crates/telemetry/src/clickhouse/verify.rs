@@ -45,7 +45,7 @@ const WINDOW_US: i64 = 300_000_000;
 /// handles the rest.
 const WINDOWS_MAX: usize = 10_000;
 /// Delay between the two checks of a window. The window must lack the block in both checks, because
-/// during the first one an insert of another block with the same sums may have been in progress.
+/// an insert of another block with the same sums may have been in progress during the first check.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Prefixes of table engines that commit the token and the part in one step.
 const WITHOUT_GAP: [&str; 2] = ["Replicated", "Shared"];

@@ -245,7 +245,7 @@ impl Batcher {
             Ok(false) => {}
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                tracing::error!(%error, cause, "cannot reload network files, keeping the old ones");
+                tracing::error!(%error, cause, "cannot reload network files, keeping the old data");
             }
         }
     }

@@ -26,16 +26,17 @@ impl DeliveryRate {
         bytes_per_s.filter(|&rate| rate > 0).map(|bytes_per_s| Self { bytes_per_s, is_app_limited })
     }
 
-    /// Returns the latest sample in `info`, or `None` if it is missing or that of a FIN sent alone.
+    /// Returns the latest sample in `info`, or `None` if there is none or it is that of a FIN sent
+    /// alone.
     pub(super) fn of(info: &TcpInfo, state: State) -> Option<Self> {
         Self::new(info.delivery_rate_bytes_per_s, info.delivery_rate_app_limited)
             .filter(|_| lone_fin_us(info, state).is_none())
     }
 }
 
-/// Returns how long a FIN sent alone was in flight if the latest delivery rate sample is that of
-/// such a FIN: it was acknowledged, and the sample is of at most one TCP segment per minimum RTT.
-/// The kernel discards shorter samples, so the rate of a lone FIN is never higher.
+/// Returns how long a FIN sent alone was in flight, if the latest delivery rate sample is that of
+/// such a FIN: the FIN was acknowledged, and the sample shows at most one TCP segment per minimum
+/// RTT. The kernel discards shorter samples, so the rate of a lone FIN is never higher.
 fn lone_fin_us(info: &TcpInfo, state: State) -> Option<u64> {
     let sample = DeliveryRate::new(info.delivery_rate_bytes_per_s, info.delivery_rate_app_limited)?;
     if matches!(state, State::Established | State::CloseWait) || sample.is_app_limited || !is_fin_acked(info)

@@ -163,8 +163,8 @@ impl Consumer {
             self.blocks.insert(partition, block);
             return Ok(());
         };
-        // A block with a fixed end may lack messages, even its last ones, because Kafka's retention
-        // has deleted them.
+        // A block with a fixed end may lack messages, even its last messages, because Kafka's
+        // retention has deleted them.
         if block.ends_before(message.offset) {
             block.end = block.until.unwrap_or(block.end);
             self.insert(partition, stop)?;
@@ -175,7 +175,7 @@ impl Consumer {
     }
 
     /// Opens a block for a newly assigned partition: the block started by an earlier member, or a
-    /// new one.
+    /// new block.
     fn open(&self, partition: i32, stop: &AtomicBool) -> Result<Block, Abandoned> {
         let range = self.member.committed(partition).map_err(|error| self.abandon(&error))?;
         // Read the positions after the committed offset, so that they cover at least all messages

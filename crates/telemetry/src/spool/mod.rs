@@ -205,7 +205,7 @@ impl Spool {
     }
 
     /// Appends records in frames of a few thousand records. Appending many records at once is
-    /// cheaper. This never fails: records that cannot be written are logged and counted as lost.
+    /// cheaper. Never fails: records that cannot be written are logged and counted as lost.
     pub fn append(&self, records: Vec<impl Into<Arrival>>, now_unix_us: u64) -> Appended {
         self.writer().append(self, records.into_iter().map(Into::into), now_unix_us)
     }

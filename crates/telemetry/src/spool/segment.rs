@@ -79,7 +79,7 @@ impl Segment {
 /// Spool segments and related files found in a directory.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Valid spool segments in order; the last one up to its last complete frame.
+    /// Valid spool segments in order; the last segment extends to its last complete frame.
     pub(super) segments: Vec<Segment>,
     /// Next free number: no lower number may be assigned.
     pub(super) end: u64,

@@ -84,8 +84,8 @@ impl State {
         self.segments.drain(..passed.min(self.last_with_records())).collect()
     }
 
-    /// Removes and returns the oldest spool segment that may be deleted: one that no reader is
-    /// reading and that is not the last one with records.
+    /// Removes and returns the oldest spool segment that may be deleted: a segment that no reader
+    /// is reading and that is not the last segment with records.
     pub(super) fn take_oldest(&mut self) -> Option<Segment> {
         let last = self.last_with_records();
         let at = self.segments.range(..last).position(|segment| !self.is_held(segment))?;

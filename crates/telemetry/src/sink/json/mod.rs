@@ -37,7 +37,7 @@ pub struct Rotation {
     /// Age at which a new file is started. A restart of the sink starts a new file too.
     pub age: Duration,
     /// Maximum total size of all files in bytes, if limited. The oldest files are deleted to make
-    /// room for a new one.
+    /// room for a new file.
     pub total_bytes: Option<u64>,
 }
 
@@ -94,7 +94,7 @@ impl JsonSink {
         self.write_note(note)
     }
 
-    /// Returns the note to continue from, or a new one if the batch belongs to a new epoch. The
+    /// Returns the note to continue from, or a new note if the batch belongs to a new epoch. The
     /// position file is written before an epoch's first data file.
     fn begin(&mut self, source: &Source, first: u64) -> io::Result<Note> {
         if let Some(note) = self.note.clone().filter(|note| note.is_of(source)) {
