@@ -178,7 +178,7 @@ fn every_response_is_kept_once_or_counted_as_lost() {
     let mut following = start().0;
     following.wait_for_log(FOLLOWING);
     // Responses before the first one in the agent's spool are not accounted for, so wait until the
-    // spool has one.
+    // spool contains a response.
     send_requests(address, REQUESTS, 0, &answered);
     wait_for_all();
 
@@ -325,7 +325,8 @@ fn connection_is_counted_once_across_agent_restarts() {
     until("the first dump is done", || dumps(metrics) > 0);
     let received = send_requests(100);
     following.stop();
-    // A second agent stores the records that the first one had no time to store before it stopped.
+    // A second agent stores the records that the first agent had no time to store before it
+    // stopped.
     (following, metrics) = start();
     until("the files contain all records", || {
         metric_values(metrics)["thalweg_agent_sink_lag_records{sink=\"file\"}"] == 0.0

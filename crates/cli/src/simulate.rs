@@ -28,7 +28,7 @@ pub struct SimulateFlags {
     #[arg(long, value_name = "N", default_value_t = 5_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=thalweg_control::PREFIXES_MAX as u64))]
     prefixes: u64,
-    /// Windows of five minutes; 288 make a day
+    /// Number of five-minute windows; 288 make a day
     #[arg(long, value_name = "N", default_value_t = 288)]
     #[arg(value_parser = clap::value_parser!(u64).range(4..=WINDOWS_MAX))]
     windows: u64,

@@ -182,7 +182,7 @@ fn responses_started_by_a_killed_edge_are_stored_or_counted() {
     let mut following = Some(start().0);
     following.as_ref().unwrap().wait_for_log(FOLLOWING);
     // Responses before the first one in the agent's spool are not accounted for, so wait until the
-    // spool has one.
+    // spool contains a response.
     seen.send_quiet_requests(address);
     wait_for_all();
 

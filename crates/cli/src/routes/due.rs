@@ -120,7 +120,7 @@ mod tests {
             assert_eq!(due.span.end, *next.iter().min().unwrap());
             for (rule, seen) in rules.iter().zip(&mut seen) {
                 let has_route = due.wanted.prefixes.contains_key(&rule.prefix.network());
-                // What an edge decides for a client of the prefix.
+                // An edge's decision for a client of the prefix.
                 assert_eq!(has_route, !rule.holds_out(rule.prefix.first(), due.span.end - 1), "{rule:?}");
                 *seen += u64::from(has_route) * (due.span.end - unix_s);
             }

@@ -373,7 +373,7 @@ fn at_the_server(connection: &TcpStream) -> String {
     found.expect("the kernel lists the open socket").to_string()
 }
 
-/// Returns the kernel's default algorithm and another one.
+/// Returns the kernel's default algorithm and another algorithm.
 fn algorithms() -> (String, String) {
     let default = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
     let default = default.trim().to_owned();

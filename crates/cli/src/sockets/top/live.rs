@@ -45,7 +45,7 @@ impl Counters {
 }
 
 impl Sockets {
-    /// Starts a new dump: the latest one becomes the previous one.
+    /// Starts a new dump: the latest dump becomes the previous dump.
     pub(super) fn begin(&mut self) {
         self.before.clear();
         let counted = |sample: &Sample| Some((sample.socket.cookie, Counters::of(&sample.socket)?));

@@ -75,7 +75,7 @@ fn routes_of_switchbacks_appear_and_disappear_with_their_blocks() {
         if unix_time().as_secs() / u64::from(BLOCK_S) != unix_s / u64::from(BLOCK_S) {
             continue; // the next block began during the observation
         }
-        // What an edge decides for these clients.
+        // An edge's decisions for these clients.
         let held_out =
             [0, 1].map(|at| rules[at].holds_out(prefixes[at].1.parse::<IpAddr>().unwrap(), unix_s));
         let is_shown = prefixes.map(|(prefix, _)| shown.contains(&format!("{prefix} ")));

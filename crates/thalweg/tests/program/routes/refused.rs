@@ -19,7 +19,7 @@ fn only_refused_routes_are_left_out() {
     apply(server, &directory.write("first.json", &of_rules(1, &first)));
 
     // Without its link route, the IPv6 router is unreachable: the existing route through it stays,
-    // but the kernel refuses new ones.
+    // but the kernel refuses new routes.
     server.shell("ip -6 route delete 2001:db8:9::/64 dev v0");
     let second = [("198.51.100.0/24", &*other), ("203.0.113.0/24", "nosuch"), ("2001:db8:77::/56", &default)];
     let second = directory.write("second.json", &of_rules(2, &second));
