@@ -62,7 +62,7 @@ fn unknown(rules: &[&Rule]) -> impl Iterator<Item = String> {
 pub(super) fn exceptions(plan: &Plan) -> Vec<String> {
     let skipped = plan.skipped.iter().map(|(prefix, why)| match why {
         Skipped::Taken { protocol } => {
-            format!("{prefix} is left as it is: protocol {protocol} has a route for it")
+            format!("{prefix} is skipped: protocol {protocol} has a route to it")
         }
         Skipped::NoRoute => format!("{prefix} is skipped: no route to it"),
         Skipped::Blackhole => format!("{prefix} is skipped: its route rejects packets"),

@@ -105,7 +105,7 @@ impl Target {
 /// Result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The table and its rollup contain the entire block.
+    /// The table and its rollup contain the entire block, or their engines cannot lose it.
     Whole,
     /// The rollup's sums match neither with nor without the block. The table may already contain
     /// another block that the rollup does not include yet.

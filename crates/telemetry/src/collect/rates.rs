@@ -49,7 +49,7 @@ fn lone_fin_us(info: &TcpInfo, state: State) -> Option<u64> {
 }
 
 /// Returns whether the other side acknowledged a FIN: the kernel counts it as an acknowledged byte,
-/// but not as a sent one. The SYN of a connection opened by this side is counted in the same way,
+/// but not as a sent byte. The SYN of a connection opened by this side is counted in the same way,
 /// so this function may return true although no FIN was acknowledged. Also returns true if the
 /// kernel does not count these bytes.
 fn is_fin_acked(info: &TcpInfo) -> bool {

@@ -65,9 +65,9 @@ pub struct Namespace {
 /// The collector's counters.
 #[derive(Debug, Default)]
 pub struct CollectorFigures {
-    /// Completed dumps.
+    /// Rounds of dumps over all namespaces, including rounds in which a dump failed.
     pub dumps: AtomicU64,
-    /// Failed dumps.
+    /// Failed dumps, counted per namespace.
     pub dumps_failed: AtomicU64,
     /// Sockets in the last dump, across all namespaces.
     pub sockets: AtomicU64,

@@ -88,7 +88,7 @@ fn foreign_routes_are_left_alone() {
     );
     let warnings = [
         "192.0.2.0/24 is skipped: its route rejects packets",
-        "203.0.113.0/24 is left as it is: protocol 12 has a route for it",
+        "203.0.113.0/24 is skipped: protocol 12 has a route to it",
         "2001:db8:77::/56 is skipped: no route to it",
         "198.51.100.0/24 contains more specific routes (1), which take precedence",
     ];
