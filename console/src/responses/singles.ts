@@ -1,5 +1,5 @@
-// The responses of a group or a bar, longest TTFB first. The selected response is shown with all
-// its fields.
+// The responses of a group or a bar, longest TTFB first. The open response is shown with all its
+// fields.
 
 import * as format from "../format";
 import { RESPONSES_MAX, type ResponsesAnswer, type SingleResponse } from "../telemetry/api";

@@ -98,7 +98,8 @@ impl Follower {
             FileCheck::Same | FileCheck::StillNone => {}
             FileCheck::Gone => {
                 let path = self.file.path().display();
-                self.file_messages.report([format!("no bundle at {path}; the last good bundle stays in force")]);
+                self.file_messages
+                    .report([format!("no bundle at {path}; the last good bundle stays in force")]);
             }
             FileCheck::Unreadable(reason) => self.file_messages.report([format!("bundle refused: {reason}")]),
             FileCheck::Document(document) => {

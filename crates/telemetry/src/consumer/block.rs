@@ -3,8 +3,8 @@
 //!
 //! **Invariant:** the same messages always yield the same token and, given the same preceding
 //! positions, the same block, byte for byte.
-//! **Invariant:** a message is a repeat, and adds no row, unless its position is above the highest
-//! position seen from the message's source.
+//! **Invariant:** a message that carries a position is a repeat, and adds no row, unless its
+//! position is above the highest position seen from the message's source.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};

@@ -49,7 +49,8 @@ pub(crate) struct TokenArgs {
     /// Site (PoP) of an edge or agent; if omitted, the unnamed site
     #[arg(long, value_name = "NAME")]
     pop: Option<String>,
-    /// Host whose records an agent may send; by default, its name. May be given several times
+    /// Host whose records an agent may send; by default, the agent's name. May be given several
+    /// times
     #[arg(long = "edge", value_name = "NAME")]
     edges: Vec<String>,
     /// File to create for the token, readable by its owner only
