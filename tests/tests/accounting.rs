@@ -110,7 +110,7 @@ fn sqlite_agent(edge: SocketAddr, directory: &Path, database: &Path) -> (Process
 const STORED_OR_LOST: &str =
     "(SELECT count(*) FROM responses) + (SELECT coalesce(sum(records), 0) FROM losses)";
 
-/// Returns the network of a client; each client has its own.
+/// Returns the network of a client; each client has a separate network.
 fn network_of(client: u64) -> u8 {
     1 + u8::try_from(client).unwrap()
 }

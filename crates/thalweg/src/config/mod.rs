@@ -166,7 +166,8 @@ impl Agent {
     }
 }
 
-/// Checks that the file has a role whose data the console can show.
+/// Checks that the file has a role whose data the console can show, and an edge if the console
+/// names its URL.
 fn check_console(console: &Console, config: &Config, faults: &mut Vec<Fault>) {
     let shows_telemetry = config.agent.as_ref().is_some_and(Agent::keeps_sqlite);
     if config.edge.is_none() && !shows_telemetry && config.controller.is_none() {

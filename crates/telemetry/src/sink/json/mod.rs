@@ -86,7 +86,7 @@ impl JsonSink {
                 &self.file.insert((file, Instant::now())).0
             }
         };
-        // Write at the noted length, overwriting data left by a failed attempt.
+        // Write at the noted length, which is the end of the complete data.
         file.write_all_at(&self.lines, note.length_bytes)?;
         disk::sync(file)?;
         note.length_bytes += self.lines.len() as u64;
