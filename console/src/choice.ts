@@ -1,4 +1,5 @@
-// The viewer's choice of media, players and panel, and its encoding in the page's address. Pure.
+// The viewer's choice of media, players and panel, and pure functions that encode the choice in the
+// page's address.
 
 import type { Catalogue } from "./api";
 import { type ControlChoice, readControl, writeControl } from "./control/choice";
@@ -64,7 +65,8 @@ export function writeAddress({ choice, only, show, responses, control }: Address
   if (show !== "requests") parameters.set("show", show);
   if (show === "responses") writeResponses(parameters, responses);
   if (show === "control") writeControl(parameters, control);
-  // A query may contain colons and slashes unescaped (RFC 3986 section 3.4), which reads better.
+  // A query may contain colons and slashes unescaped (RFC 3986 section 3.4), and is easier to read
+  // that way.
   return parameters.size > 0 ? `?${parameters.toString().replaceAll("%3A", ":").replaceAll("%2F", "/")}` : "";
 }
 

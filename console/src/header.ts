@@ -1,4 +1,5 @@
-// The page's head: name, selector for presentations, links to the selected one, and faults.
+// The page's head: name, selector for presentations, links to the selected presentation, and
+// faults.
 
 import type { Fault } from "./api";
 import { type Choice, choiceKey, type Presentation } from "./choice";

@@ -117,8 +117,8 @@ class Page {
     const is_there: Record<Below, boolean> = {
       requests: has_edge,
       networks: has_edge,
-      // With an edge, these panels are offered even without an agent, and then explain that it is
-      // missing.
+      // If there is an edge, offer these panels even without an agent; they then state that the
+      // agent is missing.
       sockets: has_edge || config.telemetry,
       responses: has_edge || config.telemetry,
       control: config.control ?? false,

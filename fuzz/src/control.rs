@@ -4,7 +4,7 @@ use thalweg_control::{Moment, Outcome, Sample, Settings, State, Window, decide, 
 
 /// Number of windows to decide after the state's last one.
 const ROUNDS: u64 = 3;
-/// Connections of each prefix per window.
+/// Number of connections of each prefix per window.
 const CONNECTIONS: u64 = 8;
 
 /// Decodes `input` as a state in JSON. If it ends with a line feed, edges have a newer bundle than

@@ -57,8 +57,8 @@ fn request(first: &[u8], second: &[u8]) {
     assert!((both.no_cache || !one.no_cache) && (both.no_store || !one.no_store));
 }
 
-/// Checks that a valid targeted field overrides `Cache-Control`, and that an invalid one counts as
-/// absent.
+/// Checks that a valid targeted field overrides `Cache-Control`, and that an invalid targeted field
+/// counts as absent.
 fn targeted(first: &[u8], second: &[u8]) {
     let rules = Rules { surrogate_control: true, ..Rules::default() };
     for name in ["CDN-Cache-Control", "Surrogate-Control"] {

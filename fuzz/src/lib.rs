@@ -68,8 +68,8 @@ pub fn target(name: &str) -> Option<Target> {
     TARGETS.into_iter().find(|target| target.name == name)
 }
 
-/// Splits `input` into `N` lines. Missing lines are empty, and the last one has the rest of the
-/// input.
+/// Splits `input` into `N` lines. Missing lines are empty, and the last line contains the rest of
+/// the input.
 fn lines<const N: usize>(input: &[u8]) -> [&[u8]; N] {
     let mut lines = input.splitn(N, |byte| *byte == b'\n');
     std::array::from_fn(|_| lines.next().unwrap_or_default())

@@ -2,8 +2,8 @@
 
 use thalweg_policy::{File, Known, compile};
 
-/// Maximum included files. With the crate's own limit, each input of the smoke test would compile
-/// hundreds of files.
+/// Maximum number of included files. With the crate's own limit, each input of the smoke test would
+/// compile hundreds of files.
 const INCLUDES_MAX: usize = 20;
 
 /// Compiles `input` as a policy in which every include has the same text.

@@ -19,8 +19,8 @@ pub(crate) fn run(input: &[u8]) {
     let mut now_unix_s = 1_800_000_000;
     let is_bad = input.ends_with(b"\n");
     check(&rollout, &[]);
-    // Bundle number reported by edges, derived from the input. It may be one that no controller
-    // issues.
+    // Bundle number reported by edges, derived from the input. It may be a number that no
+    // controller issues.
     let number = input.first_chunk().map(|bytes| u64::from_le_bytes(*bytes) >> (input.len() % 64));
     rollout.resume(now_unix_s - 1);
     check(&rollout, &[]);

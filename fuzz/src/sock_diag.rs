@@ -33,7 +33,7 @@ pub(crate) fn filter(input: &[u8]) {
         Ok(filter) => {
             let program = filter.bytecode();
             // The second byte of an operation is its length, by which the kernel advances to the
-            // next one. The lengths must add up to the end of the program.
+            // next operation. The lengths must add up to the end of the program.
             let mut at = 0;
             while at < program.len() {
                 assert!(program[at + 1] >= 4 && program[at + 1].is_multiple_of(4));

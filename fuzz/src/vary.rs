@@ -41,7 +41,7 @@ pub(crate) fn run(input: &[u8]) {
             members.iter_mut().for_each(|member| member.make_ascii_uppercase());
         }
         if members.is_empty() {
-            // An empty field differs from an absent one.
+            // An empty field differs from an absent field.
             same.push(name, "");
         }
         for member in members {

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use thalweg_fuzz::{TARGETS, Target};
 
-/// Mutations per corpus. A target needs a few thousand instructions for each.
+/// Number of mutations per corpus. A target runs a few thousand instructions for each mutation.
 const MUTATIONS: u64 = 20_000;
-/// Maximum mutation steps applied to a corpus input.
+/// Maximum number of mutation steps applied to a corpus input.
 const STEPS_MAX: usize = 4;
 /// Maximum length of a mutated input.
 const INPUT_BYTES_MAX: usize = 2048;

@@ -40,7 +40,7 @@ const RECORDS: u64 = CONNECTIONS * EACH;
 const RESPONSE_US: u64 = 1_000_000;
 /// Records per batch, as in a dump of a busy server.
 const BATCH_RECORDS: u64 = 10_000;
-/// Minimum records per second: ten times the rate at which such a window fills.
+/// Minimum number of records per second: ten times the rate at which the window fills.
 const PER_S_MIN: f64 = 10.0 * RECORDS as f64 / 300.0;
 
 fn main() -> anyhow::Result<()> {

@@ -173,7 +173,7 @@ impl Client {
     }
 }
 
-/// Returns the path of the segment after the last one in the playlist.
+/// Returns the path of the segment that follows the last segment in the playlist.
 async fn next_segment(edge: &Server) -> Result<String> {
     let playlist = get(edge, "/live/bench/video/media.m3u8").await?;
     let last =

@@ -31,14 +31,14 @@ const SIZES: [usize; 4] = [1_000, 10_000, 18_000, 50_000];
 const ROUNDS: usize = 9;
 /// Runs of a program per measurement: several, because bash measures only whole milliseconds.
 const RUNS: u32 = 5;
-/// Maximum sockets per process, and allowance for its other files: many systems limit a process to
-/// 20,000 open files.
+/// Maximum number of sockets per process, and allowance for its other files: many systems limit a
+/// process to 20,000 open files.
 const HELD_MAX: usize = 18_000;
 const OTHER_FILES: usize = 100;
 /// Maximum CPU time per socket of the library's dump. Excludes the walk over the kernel's hash
 /// table, which takes just as long when the table is empty.
 const CPU_US_MAX: f64 = 1.5;
-/// Maximum wall time in which the library dumps the largest number of sockets.
+/// Maximum wall time of the library's dump of the largest number of sockets.
 const WALL_MAX: Duration = Duration::from_millis(100);
 /// The argument that makes this program hold sockets.
 const HOLD: &str = "hold";

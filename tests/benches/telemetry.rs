@@ -40,7 +40,7 @@ const FEW: u64 = 1_000;
 const MANY: u64 = 50_000;
 /// Maximum time for a service to store the records of a case.
 const KEPT_AFTER_MAX: Duration = Duration::from_secs(600);
-/// Minimum records per second.
+/// Minimum number of records per second.
 const SQLITE_PER_S_MIN: f64 = 50_000.0;
 const KAFKA_PER_S_MIN: f64 = 100_000.0;
 

@@ -19,7 +19,7 @@ const KAFKA_HEAP: &str = "-Xmx512m";
 
 /// A ClickHouse user who may insert and select, but not create, alter or drop.
 pub const INSERT_ONLY: &str = "insert_only";
-/// User name at secure services.
+/// User name for secure services.
 pub const USER: &str = "thalweg";
 /// Password of [`USER`].
 pub const PASSWORD: &str = "correct-horse";
@@ -83,7 +83,7 @@ struct Dir(PathBuf);
 
 impl Dir {
     fn make(name: &str, port: u16) -> Self {
-        // In another process namespace, another process may have the same number.
+        // In another PID namespace, another process may have the same ID.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let path = std::env::temp_dir().join(format!("thalweg-{name}-{now}-{port}"));
         fs::create_dir_all(&path).expect("temporary directory must be writable");

@@ -28,8 +28,9 @@ const CLIENTS: u64 = 4;
 /// Number of agent kills under load, and requests between two kills.
 const KILLS: u64 = 8;
 const REQUESTS: u64 = 2_000;
-/// Requests sent while no follower is connected: first those whose records the edge drops, and
-/// after more than [`KEPT`] those whose records it still has when the agent reconnects.
+/// Numbers of requests sent while no follower is connected: first, requests whose records the edge
+/// drops; then, after more than [`KEPT`], requests whose records it still has when the agent
+/// reconnects.
 const REQUESTS_DROPPED: u64 = 1_000;
 const REQUESTS_UNHEARD: u64 = 4_000;
 /// How long an edge keeps records for followers in these tests.
@@ -111,7 +112,7 @@ fn sqlite_agent(edge: SocketAddr, directory: &Path, database: &Path) -> (Process
 const STORED_OR_LOST: &str =
     "(SELECT count(*) FROM responses) + (SELECT coalesce(sum(records), 0) FROM losses)";
 
-/// Returns the network of a client; each client has its own.
+/// Returns the network of a client; each client has a separate network.
 fn network_of(client: u64) -> u8 {
     1 + u8::try_from(client).unwrap()
 }
@@ -179,7 +180,7 @@ fn every_response_is_kept_once_or_counted_as_lost() {
     let mut following = start().0;
     following.wait_for_log(FOLLOWING);
     // Responses before the first one in the agent's spool are not accounted for, so wait until the
-    // spool has one.
+    // spool contains a response.
     send_requests(address, REQUESTS, 0, &answered);
     wait_for_all();
 
@@ -200,7 +201,7 @@ fn every_response_is_kept_once_or_counted_as_lost() {
     assert_eq!(count(&database, "count(*) FROM losses"), 0, "no record may be lost yet");
 
     // Stop the edge while it is followed; its successor receives requests before the agent
-    // reconnects. Then kill that edge when it has no records left to send.
+    // reconnects. Then kill the successor once it has no records left to send.
     running.stop();
     following.wait_for_log(AWAY);
     let mut running;
@@ -326,7 +327,8 @@ fn connection_is_counted_once_across_agent_restarts() {
     until("the first dump is done", || dumps(metrics) > 0);
     let received = send_requests(100);
     following.stop();
-    // A second agent stores the records that the first one had no time to store before it stopped.
+    // A second agent stores the records that the first agent had no time to store before it
+    // stopped.
     (following, metrics) = start();
     until("the files contain all records", || {
         metric_values(metrics)["thalweg_agent_sink_lag_records{sink=\"file\"}"] == 0.0

@@ -23,7 +23,7 @@ const CONTENT_BYTES: usize = 200_000;
 const CLIENTS: usize = 4;
 const CONNECTIONS: usize = 10;
 const REQUESTS: usize = 5;
-/// Requests to the edge.
+/// Number of requests to the edge.
 const EDGE_REQUESTS: usize = 300;
 
 /// Starts nginx with one file, `/content`.

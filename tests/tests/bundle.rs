@@ -16,7 +16,7 @@ use program::{Directory, PATIENCE, Port, Process, edge, until};
 use serde_json::Value;
 use thalweg_bundle::{Bundle, Content, Rule, Share};
 
-/// Maximum attempts to kill the edge while it writes a bundle, one of which must succeed.
+/// Maximum number of attempts to kill the edge while it writes a bundle, one of which must succeed.
 const TRIES_MAX: u64 = 100;
 const OTHER_RULES: u64 = 5000;
 
@@ -196,7 +196,7 @@ fn edge_starts_with_the_last_good_bundle() {
         edge
     };
 
-    // Kill the edge after it has acknowledged the bundle, which implies that it has stored it.
+    // Kill the edge after it has acknowledged the bundle, which implies that the bundle is stored.
     let mut edge = start();
     let held = server.send_and_await_ack(&bundle(1));
     edge.process.kill();

@@ -140,7 +140,7 @@ fn client_traffic_becomes_rules_that_the_edge_applies() {
 }
 
 /// A site in one process. Without the tenant, no network is steered, because all round-trip times
-/// are below the default minimum; the tenant sets a lower one.
+/// are below the default minimum; the tenant sets a lower minimum.
 const TENANT: &str = r#"
 [edge]
 listen = "127.0.0.1:0"
@@ -223,7 +223,7 @@ fn tenant_is_steered_by_its_own_responses_only() {
 }
 
 const KAFKA_WINDOW_S: u64 = 4;
-/// Maximum lateness of records. It is longer than sending them takes on a busy machine.
+/// Maximum lateness of records: longer than it takes to send them on a busy machine.
 const KAFKA_LATE_S: u64 = 16;
 const BATCHES: u64 = 60;
 const BATCH_RECORDS: u64 = 200;

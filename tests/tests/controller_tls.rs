@@ -1,5 +1,5 @@
-//! Controller over mutual TLS, with real parts: an edge and an agent reach it with their
-//! certificate, and state why they cannot.
+//! Controller over mutual TLS, with real parts: an edge and an agent connect with their
+//! certificates and, if they cannot, report the reason.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "../../crates/surface/tests/tls/authority.rs"]
@@ -84,7 +84,7 @@ fn edge_and_agent_use_the_controller_over_mutual_tls() {
     assert!(error(&flags(&ca, Some(&machine))).contains("is not for an operator"));
     assert!(error(&flags(&other, Some(&anna))).contains("certificate signed by an unknown authority"));
 
-    // Without its identity, the edge gets no bundle, and says why.
+    // Without its identity, the edge gets no bundle, and reports the reason.
     directory.file("identities.toml", OTHERS);
     serving.wait_for_log("bundle server does not respond");
     serving.stop();

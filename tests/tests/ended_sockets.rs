@@ -21,17 +21,17 @@ use thalweg_netem::scenario;
 const PATH: &str = "[[path]]\nname = 'home'\n[path.down]\ndelay = '10ms'\nrate = '20Mbit/s'\nqueue = '100KiB'
     [path.up]\ndelay = '10ms'\n";
 const PATH_BYTES_PER_S: u64 = 2_500_000;
-/// Rate of one TCP segment per RTT: at most that of a FIN sent alone.
+/// Maximum rate of a FIN sent alone: one TCP segment per RTT.
 const FIN_BYTES_PER_S: u64 = 1460 * 50;
-/// Parallel clients, and sequential connections of each.
+/// Number of parallel clients, and of sequential connections of each client.
 const CLIENTS: usize = 4;
 const CONNECTIONS: usize = 15;
-/// Connections with fewer bytes are not counted.
+/// Minimum number of bytes sent for a connection to be counted.
 const BYTES_MIN: u64 = 10_000;
 /// Minimum share of the counted sockets with each value.
 const SHARE_MIN: f64 = 0.95;
 
-/// Starts a backend in the server's namespace whose content has as many bytes as the path says.
+/// Starts a backend in the server's namespace. The request path states the content length.
 fn backend(emulation: &Emulation) -> SocketAddr {
     let listener = emulation.on(Side::Server, || TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();

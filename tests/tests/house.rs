@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Maximum files that may refer to each other in a cycle.
+/// Maximum number of files that may refer to each other in a cycle.
 const CIRCLE_FILES_MAX: usize = 3;
 
 fn top() -> PathBuf {

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Maximum lateness of 99.9 % of packets: a quarter of the round-trip time of 200 ms.
 const LATE_US_MAX: u64 = 50_000;
-/// Maximum packets that a sender may retransmit per packet lost by the emulator itself.
+/// Maximum number of packets that a sender may retransmit per packet lost by the emulator itself.
 const SENT_AGAIN_MAX: f64 = 10.0;
 /// Lock that makes measurements run one at a time, because each loads the machine.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -52,7 +52,8 @@ fn varnish_result_is_reproduced_on_lossy_paths() {
     let report = fs::read_to_string(directory.join("report.html")).unwrap();
     let charts = fs::read_dir(directory.join("charts")).unwrap().count();
     assert_eq!((report.matches("<svg").count(), charts), (6, 6), "two charts of the sweep, and two per path");
-    // Times to fetch and their ratios: the published ratio is drawn in the sweep and on each path.
+    // The published ratio is drawn in two charts of the sweep (mean times, and their ratios) and in
+    // one chart of each path.
     assert_eq!(report.matches("published: 2 to 3 times bbr").count(), 4);
     // The report is self-contained.
     assert!(!report.contains("src=") && !report.contains("@import") && !report.contains("<link"));
@@ -158,7 +159,7 @@ fn lumen_result_is_reproduced_for_joiners() {
     );
     let script = &summary["script"];
     assert_eq!((&script["clients"], &script["errors"]), (&120.into(), &0.into()), "{script}");
-    // The script read the manifest: segments are much larger than it.
+    // So much content means that the script read the manifest and requested segments.
     let count = |name: &str| script[name].as_u64().unwrap();
     assert!(count("requests") > 120 && count("content_bytes") > count("requests") * 20_000, "{script}");
 }

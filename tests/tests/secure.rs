@@ -14,9 +14,9 @@ use thalweg_tests::services::{self, USER};
 use program::tables::until_delivered;
 use program::{Directory, Process, metrics, thalweg, until};
 
-/// What is reported if the broker refuses the password.
+/// Message if the broker refuses the password.
 const LOGIN_REFUSED: &str = "login refused (check sasl.username, sasl.password and sasl.mechanism)";
-/// What is reported if the broker's certificate is not trusted.
+/// Message if the broker's certificate is not trusted.
 const UNTRUSTED: &str = "TLS failed (check ssl.ca.location)";
 /// Time within which every role tries again to connect to Kafka.
 const RETRY: Duration = Duration::from_secs(12);

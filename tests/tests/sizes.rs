@@ -1,7 +1,7 @@
-//! What a response record costs in Kafka and in ClickHouse: CPU time of the service, and bytes on
-//! disk. `cargo test -p thalweg-tests --test sizes -- --nocapture` prints the figures from which
-//! docs/explanation/telemetry-scale.md computes. The limits find a schema or an encoding that has
-//! become several times as expensive.
+//! Cost of a response record in Kafka and in ClickHouse: CPU time of the service, and bytes on
+//! disk. `cargo test -p thalweg-tests --test sizes -- --nocapture` prints the figures used in
+//! docs/explanation/telemetry-scale.md. The limits detect a schema or an encoding that has become
+//! several times as expensive.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,14 +14,14 @@ use thalweg_telemetry::{ClickHouseSink, KafkaSink, Sink};
 use thalweg_tests::records::{self, RESPONSE_EVERY};
 use thalweg_tests::services;
 
-/// One batch is what an edge with 10,000 responses per second sends in a second.
+/// Number of records in a batch: one second of an edge with 10,000 responses per second.
 const BATCH_RECORDS: u64 = 10_000;
 const BATCHES: u64 = 20;
 const RECORDS: u64 = BATCHES * BATCH_RECORDS;
 /// Number of client networks.
 const PREFIXES: u64 = 1_000;
 const TOPIC: &str = "sizes";
-/// Maximum bytes of a record on disk, in Kafka and in ClickHouse.
+/// Maximum size of a record on disk, in Kafka and in ClickHouse, in bytes.
 const BYTES_MAX: f64 = 300.0;
 
 /// Creates a batch of responses.

@@ -169,7 +169,7 @@ impl Life {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Reads the process's output until this batch or a later one is stored.
+    /// Reads the process's output until this batch or a later batch is stored.
     fn wait_for_batch(&mut self, index: u64) {
         let output = self.0.stdout.as_mut().unwrap();
         // Do not read ahead: the next reader would miss the buffered bytes.
@@ -279,7 +279,7 @@ fn records_through_kafka_reach_clickhouse_once_despite_kills() {
     drop(consumers);
     check_once(&server, sent);
     let by_key = topic::partitions_by_key(&services.kafka.brokers(), TOPIC);
-    // The key of a loss is its host; that of any other record is its network.
+    // A loss is keyed by its host, and any other record by its network.
     assert_eq!(by_key.len() as u64, PREFIXES + 1);
     assert!(by_key.values().all(|partitions| partitions.len() == 1), "{by_key:?}");
     assert!(by_key.values().flatten().any(|partition| *partition > 0), "{by_key:?}");

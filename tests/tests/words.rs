@@ -12,11 +12,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Maximum columns of a comment, including its indentation.
+/// Maximum width of a comment in columns, including its indentation.
 const COMMENT_COLUMNS_MAX: usize = 100;
-/// Maximum columns of a line of prose in a page.
+/// Maximum width of a line of prose in a page, in columns.
 const PROSE_COLUMNS_MAX: usize = 120;
-/// Maximum lines of a page.
+/// Maximum number of lines in a page.
 const PAGE_LINES_MAX: usize = 400;
 /// Number of lines above which a source file (without its tests) or a function causes a warning.
 const FILE_LINES: usize = 500;

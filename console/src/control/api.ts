@@ -163,7 +163,8 @@ export function fetchScopes(signal: AbortSignal): Promise<{ scopes: Scope[] }> {
 /** Returns the URL of one of a scope's resources. */
 export function scopeUrl(what: "rounds" | "prefixes" | "explain" | "edges", { pop, tenant }: ScopeName, more: Record<string, string> = {}): string {
   const query = new URLSearchParams({ pop, ...(tenant === null ? {} : { tenant }), ...more });
-  // A query may contain slashes and colons unescaped (RFC 3986 section 3.4): prefixes read better.
+  // A query may contain slashes and colons unescaped (RFC 3986 section 3.4), and prefixes are
+  // easier to read that way.
   return `api/control/${what}?${query.toString().replaceAll("%2F", "/").replaceAll("%3A", ":")}`;
 }
 

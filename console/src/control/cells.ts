@@ -1,4 +1,4 @@
-// Prefixes grouped in cells of duty cycle and flap rate. Pure.
+// Pure functions that group prefixes in cells of duty cycle and flap rate.
 //
 // Both rates are ratios of window counts, so tens of thousands of prefixes fall into a few hundred
 // cells. A cell's steered prefixes are drawn as a mark with an area proportional to their number;
@@ -43,7 +43,7 @@ export interface Cells {
 }
 
 /**
- * Groups prefixes in cells. Prefixes with too few windows are left out: with two windows, any duty
+ * Groups prefixes in cells. Prefixes with too few windows are omitted: with two windows, any duty
  * cycle is 0, ½ or 1.
  */
 export function cellsOf(prefixes: readonly Prefix[], { flap_max }: Limits): Cells {

@@ -1,5 +1,5 @@
-// The scope and prefix selected in the control panel, and their encoding in the page's address.
-// Pure.
+// The scope and prefix selected in the control panel, and pure functions that encode them in the
+// page's address.
 
 import type { ScopeName } from "./api";
 

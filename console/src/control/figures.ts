@@ -1,4 +1,4 @@
-// A scope's key figures, as text with units. Pure.
+// Pure functions that format a scope's key figures as text with units.
 
 import * as format from "../format";
 import type { Scope } from "./api";

@@ -1,5 +1,5 @@
-// The axis of a forest plot, which shows an effect with its interval: "no effect" is in the middle,
-// losses are on the left. Pure.
+// Pure functions for the axis of a forest plot, which shows an effect with its interval: "no
+// effect" is in the middle, losses are on the left.
 
 import { percent, signed } from "./figures";
 

@@ -1,4 +1,4 @@
-// The bundle in use on each edge. Pure.
+// Pure functions that list the edges with the bundle in use on each.
 
 import type { Edge, EdgesAnswer } from "./api";
 import { time } from "./figures";
@@ -21,7 +21,8 @@ export interface EdgeStatus extends Edge {
  * Returns the edges: first those that refused a bundle, then canaries; otherwise sorted by name.
  */
 export function edgeStatuses({ stable, candidate, edges }: EdgesAnswer): EdgeStatus[] {
-  // Compare with the newest poll of any edge: the viewer's clock may differ.
+  // Compare with the newest poll of any edge, because the viewer's clock may differ from the
+  // controller's.
   const newest_s = edges.reduce((newest, { heard_unix_s }) => Math.max(newest, heard_unix_s ?? 0), 0);
   const all = edges.map((edge) => ({ ...edge, has: has(edge.bundle), is_late: newest_s - (edge.heard_unix_s ?? 0) > LATE_S }));
   return all.sort(

@@ -1,11 +1,11 @@
-// Rounds as series: positions, lines, and where steering begins. Pure.
+// Pure functions that convert rounds to series: positions, lines, and where steering begins.
 
 import { type Group, GROUPS, type Percentiles, type Round } from "./api";
 import { dateTime, words } from "./figures";
 
 /**
- * Maximum empty windows shown as a gap, so that a long absence or a clock jump does not compress
- * the rest of the chart.
+ * Maximum number of empty windows shown as a gap, so that a long absence or a clock jump does not
+ * compress the rest of the chart.
  */
 export const GAP_MAX = 12;
 

@@ -1,4 +1,4 @@
-// Filtering and sorting of the listed prefixes. Pure.
+// Pure functions that filter and sort the listed prefixes.
 
 import type { Prefix } from "./api";
 import { isHelped } from "./cells";

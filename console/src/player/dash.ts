@@ -31,7 +31,8 @@ function start(dashjs: Library, task: Task): Engine {
   player.clearDefaultUTCTimingSources();
   player.on(dashjs.MediaPlayer.events.ERROR, (event) => {
     const { code, message } = (event as MediaPlayerErrorEvent).error;
-    // Before dash.js is ready, any error is fatal. Afterwards, it retries all errors but these two.
+    // Before dash.js is ready, any error is fatal. Afterwards, dash.js retries after all errors but
+    // these two.
     const { APPEND_ERROR_CODE, CAPABILITY_MEDIASOURCE_ERROR_CODE } = dashjs.MediaPlayer.errors;
     const fatal = !player.isReady() || code === APPEND_ERROR_CODE || code === CAPABILITY_MEDIASOURCE_ERROR_CODE;
     if (fatal) task.failed(inWords(message));

@@ -1,4 +1,4 @@
-// The last minute of one figure, as equally spaced samples. Pure.
+// The last minute of one figure, as equally spaced samples.
 
 /** Length of a history, and the interval between its samples. */
 export const HISTORY_S = 60;
@@ -22,7 +22,7 @@ export class History {
     return this.#samples;
   }
 
-  /** Maximum samples in a history. */
+  /** Maximum number of samples in a history. */
   get capacity(): number {
     return SAMPLES_MAX;
   }

@@ -1,5 +1,5 @@
-// Playback quality: startup time and stalls, from the signals of a media element. Pure: each signal
-// carries its time, in ms of a monotonic clock.
+// Playback quality: startup time and stalls, from the signals of a media element. Uses no clock of
+// its own: each signal carries its time, in ms of a monotonic clock.
 //
 // Startup time runs from the request to play to the first frame shown. A stall is a wait for data
 // not caused by the viewer seeking or pausing. It is counted when it starts, and ends when playback

@@ -1,8 +1,8 @@
-// The latest requests, up to a limit, and their totals. Pure.
+// The latest requests, up to a limit, and their totals.
 
 import type { CacheResult, ResponseRecord } from "../record";
 
-/** Maximum records kept and shown. */
+/** Maximum number of records kept and shown. */
 export const RECORDS_MAX = 100;
 
 /** Records, newest first. */

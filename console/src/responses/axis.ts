@@ -1,4 +1,5 @@
-// The logarithmic axis shared by all TTFB distributions, and the bars on it. Pure.
+// Pure functions for the logarithmic axis shared by all TTFB distributions, and for the bars on the
+// axis.
 //
 // Bucket b covers 2^(b/2) µs up to, but excluding, 2^((b+1)/2) µs: the axis is linear in buckets.
 

@@ -1,5 +1,5 @@
-// The selection of responses, from all to a single one, and its encoding in the page's address.
-// Pure.
+// The selection of responses, from all to a single one, and pure functions that encode the
+// selection in the page's address.
 
 import { type Grouping, GROUPINGS, type SingleResponse } from "../telemetry/api";
 

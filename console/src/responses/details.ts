@@ -1,4 +1,4 @@
-// All fields of one response, as text with units. Pure.
+// Pure functions that format all fields of one response as text with units.
 
 import * as format from "../format";
 import { REPLACED, type SingleResponse } from "../telemetry/api";

@@ -1,5 +1,5 @@
-// TTFB distributions of responses by group. Clicking a group or a bar lists its single responses;
-// clicking a response shows its details.
+// TTFB distributions of responses by group. Clicking a group or a bar lists its responses; clicking
+// a response shows its details.
 //
 // Distributions are polled while no group is open. While a group is open, all data is frozen until
 // the viewer refreshes it, so that it does not change during inspection.

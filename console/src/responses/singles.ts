@@ -1,4 +1,5 @@
-// The single responses of a group or a bar, longest TTFB first, with all fields of the open one.
+// The responses of a group or a bar, longest TTFB first. The open response is shown with all its
+// fields.
 
 import * as format from "../format";
 import { RESPONSES_MAX, type ResponsesAnswer, type SingleResponse } from "../telemetry/api";

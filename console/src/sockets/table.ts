@@ -1,4 +1,4 @@
-// Filtering and sorting of the shown sockets, their summary and their curves. Pure.
+// Pure functions that filter, sort and summarize the displayed sockets, and draw their curves.
 
 import type { Socket, SocketSample } from "../telemetry/api";
 import type { Order } from "../ui/head";

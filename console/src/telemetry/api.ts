@@ -99,11 +99,11 @@ export interface Wanted {
   ttfb: { min_us: number; max_us: number } | null;
 }
 
-/** Maximum rows requested. */
+/** Maximum number of rows requested. */
 export const SOCKETS_MAX = 300;
 export const RESPONSES_MAX = 200;
 
-/** Maximum groups in a reply, which contains the largest ones. */
+/** Maximum number of groups in a reply, which contains the largest groups. */
 export const GROUPS_MAX = 50;
 
 /** Message shown instead of data if there is no agent. */

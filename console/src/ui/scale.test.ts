@@ -33,7 +33,7 @@ it("labels as many whole steps of local time as fit", () => {
   const labels = (times: number[], count: number, behind = 0) => timeTicks(times, count, behind).map(({ label }) => label);
   expect(labels(rounds(48, 300), 6)).toEqual(["08:00", "09:00", "10:00", "11:00"]);
   expect(timeTicks(rounds(48, 300), 6, 0)[0]?.index).toBe(2);
-  // Steps of hours must respect an offset of 90 minutes from UTC.
+  // Hourly steps must respect an offset of 90 minutes from UTC.
   expect(labels(rounds(48, 300), 6, -90)).toEqual(["10:00", "11:00", "12:00", "13:00"]);
   expect(labels(rounds(20, 1), 4)).toEqual(["07:50:05", "07:50:10", "07:50:15"]);
   expect(labels(rounds(72, 3600), 4)).toEqual(["11-23", "11-24", "11-25"]);

@@ -1,4 +1,4 @@
-// Axes: positions of values, and labels. Pure.
+// Axes: pure functions that return the positions of values, and labels.
 
 /** A linear axis: the pixel positions of the values `from` and `to`. */
 export interface Scale {

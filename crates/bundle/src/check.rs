@@ -1,5 +1,5 @@
-//! Validation of bundle documents. Reports every fault rather than stopping at the first: faults
-//! within each section, then conflicts between sections.
+//! Validation of bundle documents. All faults are reported, not only the first: faults within each
+//! section, then conflicts between sections.
 
 use std::collections::HashMap;
 

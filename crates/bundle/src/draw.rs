@@ -1,9 +1,9 @@
-//! Draws of a rule's holdout, in time. A client is held out or not for a whole redraw period, and
-//! is drawn again, independently, in the next one. A switchback draws the whole prefix instead.
+//! Time-dependent draws of a rule's holdout. A client is either held out or steered for a whole
+//! redraw period, and is drawn again, independently, in the next period. A switchback draws the
+//! whole prefix instead.
 //!
-//! The unit is the client's address without its port. A client that comes back from the same port
-//! would otherwise always be in the same arm, and the connections of one player would be in
-//! different ones. Periods and blocks are counted from the Unix epoch, so edges whose clocks agree
+//! The draw depends on the client's address but not on the port, so all connections of a player are
+//! in the same arm. Periods and blocks are counted from the Unix epoch, so edges whose clocks agree
 //! switch together, without a new bundle.
 //!
 //! The blocks of a switchback come in pairs. A fair coin, drawn from the salt and the number of the
@@ -20,8 +20,8 @@ impl Rule {
         self.period_s.map(|period_s| unix_s / u64::from(period_s))
     }
 
-    /// Returns whether connections from this address that the rule decides at this time are held
-    /// out.
+    /// Returns whether the rule holds out connections from this address that it decides at this
+    /// time.
     pub fn holds_out(&self, client: IpAddr, unix_s: u64) -> bool {
         if self.switchback_block_s.is_some() {
             return self.holds_out_prefix(unix_s);
@@ -39,8 +39,8 @@ impl Rule {
         }
     }
 
-    /// Returns the Unix seconds of the switchback's block at this time. `None` if the rule is not a
-    /// switchback.
+    /// Returns the switchback block that contains this time, as a range of Unix seconds. `None` if
+    /// the rule is not a switchback.
     pub fn block(&self, unix_s: u64) -> Option<Range<u64>> {
         let block_s = u64::from(self.switchback_block_s?);
         let start = unix_s / block_s * block_s;
@@ -48,8 +48,8 @@ impl Rule {
     }
 }
 
-/// Returns whether a switchback holds out the prefix in this block: its start in Unix seconds,
-/// divided by its length.
+/// Returns whether a switchback holds out the prefix in block number `block`: the block's start in
+/// Unix seconds, divided by the block length.
 pub fn is_block_held_out(prefix: Prefix, rule_salt: &str, block: u64) -> bool {
     let pair = block / 2;
     let coin = place::of(&format!("{} switchback", salt(prefix, rule_salt)), &pair.to_be_bytes());

@@ -35,8 +35,9 @@ pub use wire::{declared_checksum, is_checksum};
 
 use table::Table;
 
-/// Version of the document format, stored in the member `format`. Every change increases it,
-/// because an edge that ignored an unknown member could steer the wrong clients.
+/// Version of the document format, stored in the member `format`. Every change of the format
+/// increases the version, because an edge that ignored an unknown member could steer the wrong
+/// clients.
 pub const FORMAT: u32 = 4;
 /// Maximum document size, in bytes.
 pub const BYTES_MAX: usize = 8 << 20;
@@ -85,7 +86,8 @@ pub struct Content {
     pub experiments: Vec<Experiment>,
 }
 
-/// A tenant: a group of hosts with steering rules of its own. Other rules do not apply to them.
+/// A tenant: a group of hosts with steering rules of their own. Other rules do not apply to these
+/// hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenant {
     /// Host names, in lower case and without ports. The first is also the tenant's name.
@@ -104,8 +106,8 @@ pub struct Rule {
     /// Minimum size, in bytes: the rule applies to responses at least this large, and to
     /// connections that have sent at least this many bytes. `None` uses the edge's setting.
     pub size_bytes_min: Option<u64>,
-    /// Initial congestion window of connections, in TCP segments, as set by `thalweg routes`. An
-    /// edge cannot set it. `None` keeps the window of the existing route.
+    /// Initial congestion window of connections, in TCP segments, as set by `thalweg routes`. Edges
+    /// cannot set this window. `None` keeps the window of the existing route.
     pub initcwnd: Option<u16>,
     /// Initial receive window of connections, in TCP segments, like [`Rule::initcwnd`].
     pub initrwnd: Option<u16>,

@@ -6,7 +6,7 @@ pub struct Share {
     millionths: u32,
 }
 
-/// Largest deviation from a whole number of millionths that is attributed to floating-point
+/// Maximum deviation from a whole number of millionths that is attributed to floating-point
 /// rounding, in millionths.
 const ROUNDING_MAX: f64 = 1e-6;
 

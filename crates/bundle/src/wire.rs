@@ -86,8 +86,8 @@ pub(crate) struct WireRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// A client: an IPv4 address, or the first 56 bits of an IPv6 address. All of its connections
-    /// get the same arm. Meant for effects visible to viewers.
+    /// A client: an IPv4 address, or the first 56 bits of an IPv6 address. All connections of a
+    /// client get the same arm. Meant for effects visible to viewers.
     Client,
     /// Each connection separately. Meant for effects on single connections.
     Connection,

@@ -20,7 +20,8 @@ use crate::memory::Memory;
 pub use crate::memory::SLAB_BYTES;
 use crate::sync::{Arc, Mutex, lock};
 
-/// Maximum bytes of small content, which occupies a single run in a slab of small content.
+/// Maximum size of small content, in bytes. Small content occupies a single run in a slab shared
+/// with other small content.
 pub const SMALL_BYTES_MAX: usize = SLAB_BYTES / 32;
 
 /// Small runs start on a cache line, large runs on a page. Unaligned content would span an extra
@@ -32,15 +33,15 @@ const ALIGN_LARGE: usize = if SLAB_BYTES >= 4096 { 4096 } else { 1 };
 /// content in the same slabs. In a long churn of small content, compaction moved 0.3 bytes per
 /// incoming byte in an arena of 128 slabs, and 3 bytes in an arena of 16 slabs.
 const DEAD_SHARE_MAX: usize = 5;
-/// Maximum residents moved per call. Moving a small resident takes about a microsecond.
+/// Maximum number of residents moved per call. Moving a small resident takes about a microsecond.
 const RESIDENTS_MOVED_MAX: usize = 512;
-/// Minimum stale resident references in a slab before they are cleared.
+/// Minimum number of stale resident references in a slab before they are cleared.
 const RESIDENTS_GONE_MIN: usize = 64;
 
 /// Result of a call to [`Arena::compact`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compaction {
-    /// Nothing was moved, because it is not worthwhile or the arena has no room for the copies.
+    /// Nothing was moved, because moving is not worthwhile or the arena has no room for the copies.
     Nothing,
     /// Part of a slab's live content was moved. Later calls move the rest.
     Begun,
@@ -64,9 +65,10 @@ pub struct Arena {
 #[derive(Debug)]
 struct Slabs {
     free: Vec<usize>,
-    /// Live runs in each slab, plus one while the slab is open.
+    /// Number of live runs in each slab, plus one while the slab is open.
     holders: Vec<u32>,
-    /// Bytes of the live runs in each slab; `live_bytes_total` is their sum.
+    /// Total size of the live runs in each slab, in bytes; `live_bytes_total` is the sum over all
+    /// slabs.
     live_bytes: Vec<usize>,
     live_bytes_total: usize,
     /// Movable content in each slab, some of which may have been dropped.
@@ -102,8 +104,8 @@ impl fmt::Debug for Arena {
 }
 
 impl Arena {
-    /// Creates an arena of at most `bytes_max` bytes, rounded up to whole slabs (at least two, one
-    /// for each size class).
+    /// Creates an arena of `bytes_max` bytes, rounded up to whole slabs (at least two, one for each
+    /// size class).
     ///
     /// # Errors
     ///
@@ -140,8 +142,8 @@ impl Arena {
         self.memory.file()
     }
 
-    /// Allocates a run of at most `want` bytes. The run is shorter than `want` if that exceeds a
-    /// slab, or if the run takes the rest of an open slab.
+    /// Allocates a run of at most `want` bytes. The run is shorter if `want` exceeds a slab, or if
+    /// the run takes the rest of an open slab.
     pub(crate) fn allocate(arena: &Arc<Self>, want: usize) -> Result<Run, NoRoom> {
         let want = want.max(1);
         let mut slabs = lock(&arena.slabs);
@@ -252,8 +254,8 @@ impl Slabs {
         Ok(cut)
     }
 
-    /// Cuts a run for large content. Uses the rest of the open slab if that is worth a separate
-    /// `sendfile`; otherwise opens the next slab.
+    /// Cuts a run for large content. Uses the rest of the open slab if it is large enough to be
+    /// worth a separate `sendfile`; otherwise opens the next slab.
     fn cut_large(&mut self, want: usize, arena: &Arena) -> Result<(usize, usize, usize), NoRoom> {
         if let Some(open) = &mut self.large {
             let piece = if open.left() >= SMALL_BYTES_MAX { want.min(open.left()) } else { want };
@@ -309,8 +311,8 @@ pub(crate) struct Run {
     arena: Arc<Arena>,
     at: u64,
     len: usize,
-    /// Number of the `len` bytes in use; the writer returns the rest to the arena once the content
-    /// is complete.
+    /// How many of the `len` bytes are in use. Once the content is complete, the writer returns the
+    /// others to the arena.
     used: AtomicUsize,
 }
 
@@ -367,7 +369,7 @@ impl Run {
         self.arena.memory.copy(self.file_offset(at), len)
     }
 
-    /// Returns the bytes beyond `used` to the arena. They can be reused only if no run was
+    /// Gives the bytes beyond `used` back to the arena, which can reuse them only if no run was
     /// allocated after this one.
     pub(crate) fn shrink_to(&self, used: usize) {
         let slab = self.slab();

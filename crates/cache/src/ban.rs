@@ -1,4 +1,4 @@
-//! Ban predicates: select the stored responses to remove by their properties rather than by name.
+//! Ban predicates: select stored responses for removal by their properties rather than by key.
 //!
 //! The caller defines the ban language. The cache stores a [`Predicate`] with its source text and
 //! evaluates it against a [`Subject`]. Source texts stored by an earlier process are recompiled
@@ -22,8 +22,8 @@ pub struct Subject<'a> {
     pub fields: [&'a Fields; 2],
     /// Age of the response when the ban was created, in seconds.
     pub age_s: u64,
-    /// Fields of the request whose look-up found the response. Always set for a predicate that
-    /// needs them.
+    /// Fields of the request whose look-up found the response. Always set if the predicate depends
+    /// on request fields.
     pub request: Option<&'a Fields>,
 }
 

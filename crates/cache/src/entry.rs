@@ -90,7 +90,7 @@ impl Head {
 pub enum SynthReason {
     /// The fetch failed.
     Failed,
-    /// The policy chose to generate it.
+    /// The policy chose to generate the response.
     Chosen,
 }
 

@@ -11,14 +11,14 @@
 //! evicted from the main queue. The settings here differ because they gave the most hits in the
 //! `eviction` benchmark.
 //!
-//! The policy holds opaque handles. It works in two steps, so that the caller need not hold a lock
-//! while it examines or releases an item:
+//! The policy holds opaque handles. Eviction takes two steps, so that the caller need not hold a
+//! lock while examining or releasing an item:
 //!
 //! ```text
-//! take() → the caller decides:  gone             → drop the candidate
-//!                               not evictable    → defer(candidate)
-//!                               stays(uses)      → keep(candidate)
-//!                               otherwise        → evicted(candidate)
+//! pop_candidate() → the caller decides:  gone             → drop the candidate
+//!                                        not evictable    → defer(candidate)
+//!                                        stays(frequency) → readmit(candidate)
+//!                                        otherwise        → evicted(candidate)
 //! ```
 //!
 //! **Invariant:** each call examines one item, so its cost does not grow with the number of items.
@@ -32,15 +32,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 /// % of requests from hits into misses, and a value of 40 turned 0.2 % if half of the requests were
 /// for live content.
 const SMALL_SHARE: u64 = 20;
-/// Maximum uses counted per item; further uses make no difference.
+/// Maximum number of uses counted per item; further uses make no difference.
 pub const USES_MAX: u8 = 3;
 /// Number of uses in the small queue that move an item to the main queue.
 const USES_TO_STAY: u8 = 1;
-/// Ghost hashes kept per queued item. In the benchmark, keeping four turned up to 3 % of requests
-/// from hits into misses, because items evicted that long ago are requested less often than those
-/// in the queues.
+/// Number of ghost hashes kept per queued item. In the benchmark, keeping four turned up to 3 % of
+/// requests from hits into misses, because items evicted that long ago are requested less often
+/// than those in the queues.
 const GHOSTS_PER_ITEM: usize = 1;
-/// Maximum ghost hashes dropped per call.
+/// Maximum number of ghost hashes dropped per call.
 const GHOST_STEPS_MAX: usize = 2;
 
 /// Recent uses of an item. Stored in the item itself, so that a hit takes no lock.
@@ -186,7 +186,7 @@ impl<T> Policy<T> {
         self.len() == 0
     }
 
-    /// Returns the bytes of the items in the queues.
+    /// Returns the total size of the queued items, in bytes.
     pub fn bytes(&self) -> u64 {
         self.small.bytes + self.main.bytes
     }
@@ -451,7 +451,7 @@ mod tests {
                 prop_assert!(policy.ghost.latest.len() <= policy.ghost.order.len());
                 prop_assert!(uses.iter().all(|uses| uses.uses.load(Relaxed) <= USES_MAX));
             }
-            // This terminates: each candidate either loses a use or is evicted.
+            // This loop terminates: each candidate either loses a use or is evicted.
             prop_assert_eq!(shrink(&mut policy, &uses, 0).len() + policy.len(), held.len());
         }
     }

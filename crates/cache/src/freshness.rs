@@ -23,8 +23,8 @@ pub struct Freshness {
     /// How long after its lifetime the response may be served when the backend fails (RFC 5861 §4),
     /// in milliseconds.
     pub if_error_ms: u64,
-    /// Whether the response must never be served stale, even if the client allows it
-    /// (`must-revalidate`, `proxy-revalidate`, `s-maxage`).
+    /// Whether a client's `max-stale` has no effect on the response (`must-revalidate`,
+    /// `proxy-revalidate`, `s-maxage`, unqualified `no-cache`).
     pub must_revalidate: bool,
     /// Whether the content never changes while fresh (RFC 8246), so that a reload needs no
     /// validation.
@@ -36,9 +36,9 @@ pub struct Freshness {
 pub enum Reuse {
     /// Serve it.
     Now,
-    /// Serve it although it is stale, and revalidate it in the background.
+    /// Serve the response although it is stale, and revalidate it in the background.
     NowAndRefresh,
-    /// Serve it only after the backend has validated it.
+    /// Serve the response only after the backend has validated it.
     AfterValidation,
 }
 

@@ -80,8 +80,8 @@ mod memfd {
                 let _ = unsafe { munmap(reserved, reserved_len) };
                 return Err(mapped.err().map_or(io::ErrorKind::OutOfMemory.into(), Into::into));
             };
-            // Saves up to a quarter of the CPU time for responses of 5 MB. Failure is ignored,
-            // because this is only a hint.
+            // Huge pages save up to a quarter of the CPU time for 5 MB responses. A failure is
+            // ignored, because the advice is only a hint.
             // SAFETY: applies to the new mapping; this advice changes no content.
             let _ = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
             Ok(Self { file, reserved, reserved_len, base, len })
@@ -149,7 +149,7 @@ mod memfd {
 
 #[cfg(loom)]
 mod tracked {
-    //! The same contract, on cells in which loom detects every race.
+    //! The arena's bytes under loom: the same contract, on cells in which loom detects every race.
     use super::SLAB_BYTES;
     use loom::cell::UnsafeCell;
     use std::io;

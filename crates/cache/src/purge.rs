@@ -40,7 +40,7 @@ use crate::tags::tags;
 
 /// Maximum number of distinct tags, and of distinct URLs, listed between two sweeps.
 pub const PURGES_MAX: usize = 65_536;
-/// Maximum bans in force at a time.
+/// Maximum number of bans in force at a time.
 pub const BANS_MAX: usize = 1024;
 
 /// A purge, as stored in the journal.
@@ -200,8 +200,8 @@ impl Purges {
         Ok(purge)
     }
 
-    /// Lists a purge from an earlier process. If the list has no room, all older responses count as
-    /// purged.
+    /// Lists a purge from an earlier process. If the list has no room, all older responses found on
+    /// disk count as purged.
     pub(crate) fn replay(&self, purge: &Purge) {
         if self.write().add(purge) == Err(TooManyPurges) {
             self.replay_unlisted(purge.number);
@@ -272,7 +272,7 @@ impl Purges {
     }
 
     /// Drops all purges up to `number`. Drops request-dependent bans only up to `looked_up`, the
-    /// number up to which every response was tested.
+    /// purge number up to which every response was tested, including against such bans.
     pub(crate) fn forget(&self, number: u64, looked_up: u64) {
         let mut list = self.write();
         list.forgotten = list.forgotten.max(number);
@@ -384,8 +384,8 @@ impl List {
     }
 }
 
-/// Returns the marks of a URL or tag, adding it to the list if needed. Returns an error if the list
-/// is full.
+/// Returns the marks of a URL or tag, which is added to the list if missing. Returns an error if
+/// the list is full.
 fn marks<'a, N: ?Sized + std::hash::Hash + Eq>(
     map: &'a mut HashMap<Box<N>, Marks>,
     name: &N,

@@ -11,10 +11,10 @@ pub struct Rules {
     pub heuristic_percent: u64,
     /// Upper limit of the heuristic lifetime.
     pub heuristic_max_s: u64,
-    /// Lifetime of a 404 or 410 response without an explicit lifetime.
+    /// Lifetime of a 404 or 410 response with neither an explicit lifetime nor `Last-Modified`.
     pub negative_s: u64,
-    /// Maximum lifetime of any response with status 400 or above, even if it specifies a longer
-    /// one, because most errors are temporary.
+    /// Maximum lifetime of any response with status 400 or above, even if the response specifies a
+    /// longer one, because most errors are temporary.
     pub negative_max_s: u64,
     /// How long a stale response is served while it is revalidated in the background, if the
     /// response neither forbids it nor has its own `stale-while-revalidate`.

@@ -124,7 +124,7 @@ impl Selection {
         self.0.iter().any(|(name, _)| **name == *"*")
     }
 
-    /// Returns the total bytes of names and values.
+    /// Returns the total length of names and values, in bytes.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len)).sum()
     }

@@ -62,7 +62,7 @@ const CONTENT_SHARE_MAX: u64 = 4;
 const INDEX_SHARE_MAX: usize = 8;
 /// With a disk tier, the index may use additional memory: this fraction (1/n) of the tier's size.
 const INDEX_SHARE_OF_DISK: u64 = 1024;
-/// Maximum content bytes of a passed response buffered for its reader.
+/// Maximum amount of a passed response's content buffered for its reader, in bytes.
 pub const PASS_WINDOW_BYTES: usize = 256 * 1024;
 const _: () = assert!(PASS_WINDOW_BYTES < SLAB_BYTES);
 
@@ -74,13 +74,13 @@ pub enum Lookup {
     /// The stored response is fresh, and its content is still arriving.
     Joined(Arc<Stored>),
     /// The stored response is stale, but may be served while it is revalidated in the background.
-    /// The caller must revalidate it if it receives a fill. It receives none if, for example,
+    /// If there is a fill, the caller must revalidate the response. There is none if, for example,
     /// another revalidation is in flight.
     Refresh(Arc<Stored>, Option<Fill>),
     /// A fetch is in progress and its head is awaited. The number is that of the newest purge
     /// before the fetch started; see [`Cache::has_purged`].
     Wait(Reader<Arc<Head>>, u64),
-    /// Nothing suitable is stored: the caller fetches, and reads from its own fetch.
+    /// Nothing suitable is stored: the caller fetches the response, and reads from its own fetch.
     Miss(Fill, Reader<Arc<Head>>),
     /// Like `Miss`, but other fetches may be in progress, because the last response was for one
     /// client only.
@@ -158,7 +158,8 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Returns the maximum content bytes stored for one response; a larger one is passed.
+    /// Returns the maximum content size of a stored response, in bytes; larger responses are
+    /// passed.
     pub fn content_bytes_max(&self) -> u64 {
         self.content_bytes_max
     }
@@ -168,7 +169,7 @@ impl Cache {
         self.stored.load(Relaxed)
     }
 
-    /// Returns the bytes used by keys, fields and the rest of the index.
+    /// Returns the size of keys, fields and the rest of the index, in bytes.
     pub fn index_bytes(&self) -> usize {
         self.index_bytes.load(Relaxed)
     }
@@ -190,8 +191,8 @@ impl Cache {
     ) -> Lookup {
         let digest = self.digest(key);
         let mut shard = lock(self.shard(digest));
-        // Read this before selecting a response: a fetch that validates the selected response
-        // relies on its not having been purged up to this number.
+        // Read the number before selecting a response. A fetch that validates the selected response
+        // assumes that no purge up to this number has removed it.
         let number = self.purges.number();
         let marked = shard.marked(digest, fields, now_ms);
         // A policy verdict on the last response is newer than the stored responses, so it hides
@@ -279,7 +280,7 @@ impl Cache {
         Some((Fill::pending(self.clone(), (slot.key.clone(), number), content, writer, forward), reader))
     }
 
-    /// Starts a fetch for one client only, which is not in the index.
+    /// Starts a fetch for one client only. The fetch is not added to the index.
     pub fn pass(self: &Arc<Self>) -> (Fill, Reader<Arc<Head>>) {
         let (content, writer, reader) = FillBuffer::new();
         (Fill::alone(self.clone(), content, writer), reader)

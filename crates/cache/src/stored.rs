@@ -44,7 +44,7 @@ impl Stored {
         Arc::new(Self { head, content, key, frequency, purge_state, hits })
     }
 
-    /// Returns the response's freshness: that of its head, shortened by any soft purge.
+    /// Returns the freshness of the head, shortened by any soft purge.
     pub fn freshness(&self) -> Freshness {
         let freshness = self.head.freshness;
         self.purge_state.stale_ms().map_or(freshness, |since_ms| freshness.stale_from(since_ms))
@@ -100,7 +100,7 @@ impl Stored {
         self.head.status < 400 && has_validator(&self.head.fields)
     }
 
-    /// Returns the bytes used by the response, excluding its content.
+    /// Returns the response's size in the index, excluding its content, in bytes.
     pub(crate) fn index_bytes(&self) -> usize {
         STORED_BYTES
             + self.key.text.len()

@@ -6,10 +6,10 @@
 
 use thalweg_http::Fields;
 
-/// Maximum tags of one response. A response with more is not stored, because it could not be purged
-/// by all of them.
+/// Maximum number of tags of one response. A response with more is not stored, because it could not
+/// be purged by all of them.
 pub const TAGS_MAX: usize = 256;
-/// Maximum bytes of a tag. A response with a longer tag is not stored.
+/// Maximum length of a tag, in bytes. A response with a longer tag is not stored.
 pub const TAG_BYTES_MAX: usize = 1024;
 
 /// Response field whose tags are for this cache only; it is stored but not forwarded.

@@ -11,8 +11,8 @@ use thalweg_cache::arena::Compaction;
 use thalweg_cache::fill::{Destination, Room};
 use thalweg_cache::{Arena, Failure, FillBuffer, Reader};
 
-/// Maximum preemptions per explored interleaving: enough to find typical concurrency bugs within
-/// seconds.
+/// Maximum number of preemptions per explored interleaving: enough to find typical concurrency bugs
+/// within seconds.
 const PREEMPTIONS_MAX: usize = 2;
 
 fn model(check: impl Fn() + Send + Sync + 'static) {

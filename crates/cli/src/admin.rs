@@ -34,7 +34,7 @@ pub(crate) struct Server {
     pub(crate) flag: &'static str,
     /// URL without a path.
     pub(crate) url: String,
-    /// TLS, for an `https` URL.
+    /// TLS configuration, for an `https` URL.
     pub(crate) tls: Option<ClientTls>,
 }
 

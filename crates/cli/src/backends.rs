@@ -43,7 +43,7 @@ enum Health {
     Auto,
 }
 
-/// Lists the backends, or sets the health of the named one.
+/// Lists the backends, or sets the health of the named backend.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ use args::BundleCommand;
 
 /// Mode of files written for other servers: readable and writable by all, minus the umask.
 const FILE_MODE: u32 = 0o666;
-/// Maximum symbolic links to follow, as in the kernel.
+/// Maximum number of symbolic links to follow, as in the kernel.
 const LINKS_MAX: usize = 40;
 
 /// Rejected bundle, displayed as one line per fault.

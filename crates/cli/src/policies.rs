@@ -47,7 +47,7 @@ pub enum PolicyCommand {
         /// Use the policy for new requests at once
         #[arg(long = "use")]
         use_it: bool,
-        /// Name to store it under: a letter, then letters, digits, _ and -
+        /// Name under which to store the policy: a letter, then letters, digits, _ and -
         #[arg(value_parser = policy_name)]
         name: String,
         /// File to load, at a path that the edge can read

@@ -42,8 +42,8 @@ pub struct Target {
 /// Options of the tables.
 #[derive(Debug, clap::Args)]
 pub struct Shape {
-    /// Replicated forms of the engines; the server needs Keeper, and the macros of its default
-    /// replica path
+    /// Use replicated table engines; the server needs Keeper, and the macros in its default replica
+    /// path
     #[arg(long)]
     replicated: bool,
     /// Run the statements on all servers of this cluster, with replicated tables

@@ -28,7 +28,7 @@ pub struct SimulateFlags {
     #[arg(long, value_name = "N", default_value_t = 5_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=thalweg_control::PREFIXES_MAX as u64))]
     prefixes: u64,
-    /// Windows of five minutes; 288 make a day
+    /// Number of five-minute windows; 288 make a day
     #[arg(long, value_name = "N", default_value_t = 288)]
     #[arg(value_parser = clap::value_parser!(u64).range(4..=WINDOWS_MAX))]
     windows: u64,
@@ -53,7 +53,7 @@ pub struct SimulateFlags {
     /// Share of connections with a socket sample
     #[arg(long, value_name = "SHARE", default_value_t = Plan::default().sampled, value_parser = share)]
     sampled: f64,
-    /// Windows between a decision and its application at the edges
+    /// Number of windows after a decision until the edges apply it
     #[arg(long, value_name = "N", default_value_t = Plan::default().delay_windows as u64)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=12))]
     delay: u64,

@@ -1,15 +1,15 @@
-//! Distributions of the goodput of both arms, for their low percentiles.
+//! Goodput distributions of both arms, from which low percentiles are computed.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thalweg_record::Sketch;
 
 use crate::window::Outcome;
 
-/// Minimum number of outcomes in each arm for a 10th percentile: with fewer, it has no
-/// distribution-free interval at 95 %.
+/// Minimum number of outcomes in each arm for a 10th percentile: with fewer, the percentile has no
+/// distribution-free 95 % confidence interval.
 const P10_OUTCOMES_MIN: u64 = 36;
 
-/// Goodputs of outcomes, by arm.
+/// Goodput distribution of the outcomes in each arm.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArmGoodputs {
@@ -19,12 +19,12 @@ pub struct ArmGoodputs {
     held_out: Sketch,
 }
 
-/// 10th percentiles of goodput, in bytes per second.
+/// The 10th percentile of goodput in each arm, in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LowGoodputs {
-    /// Of steered clients.
+    /// 10th percentile of steered clients' goodput.
     pub steered: f64,
-    /// Of held-out clients.
+    /// 10th percentile of held-out clients' goodput.
     pub held_out: f64,
 }
 

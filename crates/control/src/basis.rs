@@ -1,7 +1,7 @@
-//! The settings on which a state is based, and the parts of the state discarded when one of them
-//! changes.
+//! The settings on which a state is based, and the parts of the state that a changed setting
+//! discards.
 //!
-//! - `congestion_control` discards rules, evidence and failures, because they concern another
+//! - `congestion_control` discards rules, evidence and failures, because these are about another
 //!   algorithm. All steered prefixes are withdrawn and may re-enter as usual. Cool-offs lengthened
 //!   by failures are shortened to the base length.
 //! - Settings that define the outcome (`goodput_bytes_min`, `hosts_left_alone` and the
@@ -17,9 +17,9 @@ use twox_hash::XxHash3_64;
 
 use crate::settings::{Measure, Settings, normalized_hosts};
 
-/// Version of the outcome that evidence is about. Version 1 was content bytes divided by the time
-/// until the kernel took the last one; version 2 is acknowledged bytes per second of busy time.
-/// Version 3 is the same, for each client in a redraw period rather than for each connection.
+/// Version of the definition of an outcome. Version 1 was content bytes divided by the time until
+/// the kernel took the last byte; version 2 was acknowledged bytes per second of busy time. Version
+/// 3 is the same as version 2, but for each client in a redraw period instead of each connection.
 const OUTCOME_VERSION: u32 = 3;
 
 /// The settings on which a state is based.

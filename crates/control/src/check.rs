@@ -34,7 +34,7 @@ const POOL_VARIANCE_MAX: f64 = 2.0 * EFFECT_MAX * EFFECT_MAX;
 const LN_E_MAX: f64 = 1e17;
 /// Maximum window number. One-second windows reach it in the year 6325.
 pub(crate) const WINDOW_MAX: u64 = 1 << 37;
-/// Maximum held-out share, in millionths. It leaves each arm at least 1 %.
+/// Maximum held-out share, in millionths, so that at least 1 % of clients are steered.
 const HOLDOUT_MILLIONTHS_MAX: u32 = 990_000;
 
 /// A field whose value is out of range.
@@ -100,7 +100,7 @@ impl std::error::Error for StateError {
 }
 
 impl State {
-    /// Decodes the output of [`State::encode`], also that of the previous format.
+    /// Decodes the output of [`State::encode`], in the current or the previous format.
     ///
     /// # Errors
     ///
@@ -158,8 +158,9 @@ pub(crate) fn check(state: &State) -> Checked {
     state.entries.iter().try_for_each(|it| within(&format!("entries[{}]", it.prefix), entry(it, state)))
 }
 
-/// Checks the numbers of trials and switchbacks, which are unique. Each switchback is a discovery,
-/// has failed, or is undecided. Once the numbers run out, trials share the last one.
+/// Checks that the numbers of trials and of switchbacks are unique, and that their counts are
+/// consistent: each switchback is a discovery, has failed, or is undecided. Once the numbers run
+/// out, trials share the last number.
 fn trials(state: &State) -> Checked {
     let Trials { started, switchbacks, discoveries } = state.trials;
     ensure(

@@ -40,7 +40,7 @@ pub enum RoundOutcome {
     Stopped,
     /// The PoP reported no traffic. The state is unchanged.
     Silent,
-    /// The window was already decided or is older than the last decided one. The state is
+    /// The window was already decided or is older than the last decided window. The state is
     /// unchanged.
     Repeated,
     /// The window has not ended by the clock, or its number exceeds the maximum for a state. The
@@ -87,11 +87,12 @@ pub struct Decision {
     pub left: Vec<Change>,
     /// Changed settings that discarded evidence or histories in this round.
     pub changed: Vec<&'static str>,
-    /// Prefixes shown in this round to gain within themselves, sorted.
+    /// Prefixes that became promising in this round, sorted: steered clients do better than
+    /// held-out clients of the same prefix.
     pub promising: Vec<Prefix>,
     /// Prefixes proved in this round to be helped as a whole, sorted.
     pub proved: Vec<Prefix>,
-    /// Pairs of blocks closed in this round, over all switchbacks.
+    /// Pairs of blocks closed in this round, across all switchbacks.
     pub pairs: ClosedPairs,
     /// Number of steered prefixes after this round.
     pub steered: usize,
@@ -150,8 +151,8 @@ pub(crate) fn decide_tenant(
     (state, decision)
 }
 
-/// Returns the number of windows since the last decided one, or the outcome if this window cannot
-/// be decided.
+/// Returns the number of windows since the last decided window, or the outcome if this window
+/// cannot be decided.
 pub(crate) fn elapsed(
     settings: &Settings,
     state: &State,
@@ -216,7 +217,8 @@ fn reason(decision: &Decision) -> String {
     format!("window {window}: {} enter, {} leave, {steered} steered{changed}", entered.len(), left.len())
 }
 
-/// Returns the rule for a steered prefix. Its reason text changes only when the rule does.
+/// Returns the rule for a steered prefix. The rule's reason text changes only when the rule itself
+/// changes.
 fn rule(settings: &Settings, entry: &Entry, steered: &Steered) -> Rule {
     let entered = if steered.is_explored { "explored" } else { "slow" };
     let stage = match (steered.holdout_millionths, &steered.proof) {

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 /// Sizes of harm to detect, as changes in log goodput.
 const DRIFTS: [f64; 4] = [0.05, 0.1, 0.2, 0.4];
 
-/// Detector of a change from help to harm: the logarithm of its value against "no harm", for each
-/// drift.
+/// Detector of a change from help to harm: for each drift, the logarithm of the detector's value
+/// against "no harm".
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Detector {

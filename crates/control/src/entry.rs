@@ -19,14 +19,14 @@ const FAILURES_KEPT_ROUNDS: u32 = 2016;
 /// Maximum number of times a cool-off doubles.
 const DOUBLINGS_MAX: u8 = 4;
 
-/// Evidence from a trial at the time it made the prefix promising.
+/// A trial's evidence at the time when it made the prefix promising.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promise {
     /// Logarithm of the e-value.
     #[serde(with = "crate::exact")]
     pub ln_e: f64,
-    /// Effect on log goodput within the prefix.
+    /// Effect on log goodput, compared with held-out clients of the same prefix.
     pub goodput: Mean,
     /// Goodputs of both arms.
     pub arms: ArmGoodputs,
@@ -39,7 +39,7 @@ pub struct Proof {
     /// Logarithm of the e-value.
     #[serde(with = "crate::exact")]
     pub ln_e: f64,
-    /// The switchback, as it was when it was declared a discovery.
+    /// The switchback at the time when it was declared a discovery.
     pub switchback: Switchback,
     /// Number of rounds since the proof.
     pub rounds: u32,
@@ -59,7 +59,7 @@ pub struct Steered {
     pub is_explored: bool,
     /// Whether the prefix was proved to be helped before this trial.
     pub is_renewed: bool,
-    /// Evidence that the prefix gains within itself; `None` while on trial.
+    /// Evidence that made the prefix promising; `None` while the prefix is on trial.
     #[serde(default)]
     pub promise: Option<Promise>,
     /// Trial of the prefix as a whole, if one is in progress.
@@ -172,15 +172,15 @@ impl Steered {
         Some(shrunken.probability_above(settings.effect_min))
     }
 
-    /// Returns the number of windows for which a likely prefix still stays without a proof. `None`
-    /// while the trial lasts, and once the prefix is promising.
+    /// Returns the number of further windows for which a prefix that is likely to gain may stay
+    /// steered without a proof. `None` while the trial lasts, and once the prefix is promising.
     pub fn likely_windows_left(&self, settings: &Settings) -> Option<u32> {
         let likely_windows = self.windows.checked_sub(settings.trial_windows_max)?;
         self.promise.is_none().then(|| settings.likely_windows_max.saturating_sub(likely_windows))
     }
 
-    /// Returns whether the prefix is on its first exploratory trial. Prefixes with a proven benefit
-    /// do not count towards the exploration limit, which leaves room for others.
+    /// Returns whether the prefix was admitted for exploration and has never been proved to be
+    /// helped. Only such prefixes count towards the exploration limit.
     pub(crate) fn is_exploring(&self) -> bool {
         self.is_explored && !self.is_renewed && self.proof.is_none()
     }
@@ -220,8 +220,9 @@ impl Entry {
         matches!(&self.phase, Phase::CoolingOff(cooling) if cooling.rounds < cooling.rounds_min)
     }
 
-    /// Advances by one round, whose window is `windows` after the previous one. Cool-offs count
-    /// rounds rather than windows, because otherwise a clock jump could end a cool-off early.
+    /// Advances by one round. `windows` is the number of windows since the previous round.
+    /// Cool-offs count rounds rather than windows, because otherwise a clock jump could end a
+    /// cool-off early.
     pub(crate) fn advance(&mut self, windows: u64, history_windows: u32) {
         self.history.advance(windows, history_windows);
         if let Phase::CoolingOff(cooling) = &mut self.phase {

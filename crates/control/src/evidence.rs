@@ -14,17 +14,17 @@
 //! Anything that affects all clients of a prefix alike, such as evening load, affects the two arms
 //! at random and adds only variance.
 //!
-//! The e-value is exact against "steering has no effect on any connection". It holds for noise of
-//! any skew and tail weight, for arbitrarily correlated clients and for clients that return in many
-//! periods, because only the draw is random. Let x be the value above and σ² its variance over the
-//! draw; for a given outcome, σ² is (outcome − baseline)² / (π(1−π)). Then exp(λΣx − λ²/2 Σ(x²/3 +
-//! 2σ²/3)) is a supermartingale for every λ (Delyon, Electronic Journal of Probability 14, 2009;
-//! Howard et al., Probability Surveys 17, 2020, Table 3). The e-value is a mixture of these over λ
-//! of one sign.
+//! The e-value is exact against "steering has no effect on any connection". The e-value is valid
+//! for noise of any skew and tail weight, for arbitrarily correlated clients and for clients that
+//! return in many periods, because only the draw is random. Let x be the value above and σ² its
+//! variance over the draw; for a given outcome, σ² is (outcome − baseline)² / (π(1−π)). Then
+//! exp(λΣx − λ²/2 Σ(x²/3 + 2σ²/3)) is a supermartingale for every λ (Delyon, Electronic Journal of
+//! Probability 14, 2009; Howard et al., Probability Surveys 17, 2020, Table 3). The e-value is a
+//! mixture of these over λ of one sign.
 //!
 //! Against "no effect on average" the e-value is only asymptotically valid. Randomization does not
-//! remove interference between the arms on a shared bottleneck, so this evidence holds only within
-//! the network: `switchback.rs` tests the network as a whole.
+//! remove interference between the arms on a shared bottleneck, so this evidence does not show that
+//! the network as a whole gains: `switchback.rs` tests that.
 //!
 //! **Invariant:** the baseline subtracted from a window's outcomes uses only earlier windows.
 
@@ -55,8 +55,8 @@ pub struct Evidence {
     pub arms: ArmGoodputs,
     /// Effect on log goodput.
     pub goodput: Mean,
-    /// Variances over the draw of the values in [`Evidence::goodput`], assuming no effect and
-    /// summed.
+    /// Sum of the variances of the values in [`Evidence::goodput`] over the draw, assuming no
+    /// effect.
     #[serde(with = "crate::exact")]
     pub toss_variance: f64,
     /// Effect on the retransmitted share of bytes.
@@ -146,8 +146,9 @@ impl Evidence {
         (sum, (self.goodput.squares_about(0.0) + 2.0 * self.toss_variance) / 3.0)
     }
 
-    /// Returns whether the held-out share differs significantly from the rule's. If it does,
-    /// something other than the draw assigns connections, so the arms cannot be compared.
+    /// Returns whether the share of held-out outcomes differs significantly from the rule's
+    /// held-out share. If so, something other than the draw assigns clients, and the arms cannot be
+    /// compared.
     pub fn is_skewed(&self, holdout: f64) -> bool {
         let of = f64::from(self.steered) + f64::from(self.held_out);
         let off = f64::from(self.held_out) - of * holdout;

@@ -137,23 +137,23 @@ fn as_a_whole(text: &mut String, settings: &Settings, switchback: &Switchback) -
     voided(text, &switchback.voided)
 }
 
-/// Writes the numbers of pairs that do not count, and why.
+/// Writes how many pairs do not count, by cause.
 fn voided(text: &mut String, voided: &Voided) -> std::fmt::Result {
     if voided.total() == 0 {
         return Ok(());
     }
     let Voided { mixed, leftover, few } = voided;
     let causes = [
-        (mixed, "decided by another rule, as at an edge without the bundle"),
+        (mixed, "decided by another rule, for example on an edge without the bundle"),
         (leftover, "with connections left over from the other arm"),
         (few, "with too few clients"),
     ];
     let causes = causes.iter().filter(|(pairs, _)| **pairs > 0);
     let causes: Vec<_> = causes.map(|(pairs, cause)| format!("{pairs} {cause}")).collect();
-    writeln!(text, "  left out    pairs of blocks: {}", causes.join(", "))
+    writeln!(text, "  excluded    pairs of blocks: {}", causes.join(", "))
 }
 
-/// Writes the 10th percentiles of goodput below the effect of the same trial.
+/// Writes the 10th percentiles of goodput on a line below the effect of the same trial.
 fn low_goodputs(text: &mut String, arms: &ArmGoodputs) -> std::fmt::Result {
     let Some(p10) = arms.p10() else { return Ok(()) };
     let mbit = |rate: f64| rate * 8.0 / 1e6;

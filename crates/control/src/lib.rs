@@ -1,5 +1,5 @@
-//! Control: decides which client prefixes use another congestion control, and tests whether that
-//! helps them.
+//! Control: decides which client prefixes use another congestion control, and tests whether the
+//! change helps them.
 //!
 //! ```text
 //! records → Collector → Window
@@ -7,10 +7,11 @@
 //! ```
 //!
 //! Control steers prefixes that are consistently in the bottom group of their PoP, and explores a
-//! few others. It holds out a share of each prefix's clients for comparison. A prefix that gains
-//! within itself is only promising: it is then switched on and off as a whole. A prefix is
-//! withdrawn once evidence speaks against steering it, and is declared helped only once it is
-//! proved that the prefix as a whole gains. `docs/explanation/control.md` describes the statistics.
+//! few others. It holds out a share of each prefix's clients for comparison. If steered clients do
+//! better than held-out clients, the prefix is only promising: steering is then switched on and off
+//! for the whole prefix. A prefix is withdrawn once the evidence is against steering it, and is
+//! declared helped only once a gain of the whole prefix is proved. `docs/explanation/control.md`
+//! describes the statistics.
 //!
 //! This crate does no I/O and reads no clock: its inputs are records, settings, the current time
 //! and a seed.

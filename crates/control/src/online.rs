@@ -5,7 +5,7 @@
 //! Switchback *i* (numbered at its start) is declared a discovery once its e-value reaches `1 / (α
 //! γ_i k)`, where `Σγ ≤ 1` and *k* is the number of discoveries, including those of the same round.
 //! Each false discovery then has `E_i α γ_i k ≥ 1` and is at most one of *k*, so the share of false
-//! discoveries is at most `α Σ γ_i E_i`. Its expectation is at most α at any time, under any
+//! discoveries is at most `α Σ γ_i E_i`. The expected share is at most α at any time, under any
 //! dependence between switchbacks and any order of looks. Declaring the largest possible set per
 //! round is e-BH (Wang and Ramdas, JRSS B 84(3), 2022).
 //!
@@ -35,7 +35,7 @@ pub struct Trials {
 
 impl Trials {
     /// Counts a new trial and returns its number, starting at 1. Once the numbers run out, the last
-    /// one is reused.
+    /// number is reused.
     pub(crate) fn start(&mut self) -> u64 {
         self.started = (self.started + 1).min(VALUES_MAX);
         self.started
@@ -62,7 +62,8 @@ impl Trials {
     }
 }
 
-/// Returns the number of discoveries, including the switchback itself, needed for it to become one.
+/// Returns how many discoveries, including this switchback, are needed for the switchback to become
+/// a discovery.
 pub(crate) fn discoveries_needed(number: u64, ln_e: f64, share: f64) -> f64 {
     (-ln_e - share.ln() - ln_weight(number)).exp()
 }

@@ -1,27 +1,29 @@
 //! Pooling of effects across all trials: each estimate is shrunk towards the mean, and its
 //! uncertainty is adjusted accordingly.
 //!
-//! Effects are modelled as draws from a normal distribution. Its variance is the restricted maximum
-//! likelihood estimate (Veroniki et al., Research Synthesis Methods 7(1), 2016). A shrunken effect
-//! and its variance follow Morris (Parametric empirical Bayes inference, JASA 78(381), 1983, §5),
-//! which accounts for the pool's mean and variance being estimates. Even if the variance is
-//! estimated as zero, a prefix in a pool of k keeps 2/(k−1) of its own estimate and variance.
+//! Effects are modelled as draws from a normal distribution. The variance of this distribution is
+//! the restricted maximum likelihood estimate (Veroniki et al., Research Synthesis Methods 7(1),
+//! 2016). A shrunken effect and its variance follow Morris (Parametric empirical Bayes inference,
+//! JASA 78(381), 1983, §5), which accounts for the pool's mean and variance being estimates. Even
+//! if the variance is estimated as zero, a prefix in a pool of k keeps 2/(k−1) of its own estimate
+//! and variance.
 //!
 //! A stopped trial contributes its estimate at the stop, without later observations. It stays in
-//! the pool equally long whether it was declared helped or harmed. Including only one kind would
-//! bias the pool (Schou and Marschner, Statistics in Medicine 32(28), 2013). With both kinds, the
-//! data contain the reason for stopping, and the likelihood is the same as without stops (Berger
-//! and Wolpert, The Likelihood Principle, 1988, §4.2). The estimate therefore uses the likelihood,
-//! not moments. Normal effects and known variances remain approximations.
+//! the pool equally long whether it was declared helped or harmed. Including only trials declared
+//! helped, or only trials declared harmed, would bias the pool (Schou and Marschner, Statistics in
+//! Medicine 32(28), 2013). With both kinds, the data contain the reason for stopping, and the
+//! likelihood is the same as without stops (Berger and Wolpert, The Likelihood Principle, 1988,
+//! §4.2). The estimate therefore uses the likelihood, not moments. Normal effects and known
+//! variances remain approximations.
 
 use serde::{Deserialize, Serialize};
 
 use crate::sequential::{Mean, probability_below};
 
-/// Minimum number of prefixes in a pool.
+/// Minimum number of estimates, one per prefix, that form a pool.
 pub(crate) const POOL_MIN: usize = 8;
-/// Number of bisection steps when solving for the variance. They narrow the interval to 2^-40 of
-/// its width.
+/// Number of bisection steps when solving for the variance. The steps narrow the interval to 2^-40
+/// of its width.
 const HALVINGS_MAX: u32 = 40;
 /// Maximum number of doublings to bracket the variance before the bisection.
 const DOUBLINGS_MAX: u32 = 40;
@@ -220,7 +222,7 @@ mod tests {
         println!("{pool:?}");
         assert!((pool.mean - mean).abs() < 0.015, "{pool:?}");
         assert!((pool.variance.sqrt() - deviation).abs() < 0.03, "{pool:?}");
-        // Without the trials declared helped, the estimate is far off.
+        // Without the trials declared helped, the estimated mean is far from the truth.
         let failed: Vec<_> =
             trials.iter().filter(|(_, is_helped)| !is_helped).map(|(estimate, _)| *estimate).collect();
         assert!(Pool::of(&failed).unwrap().mean < mean - 0.05);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Declares the enum with a serialized word and a human-readable description of each reason.
+/// Declares the enum, with a serialized word and a human-readable description for each reason.
 macro_rules! reasons {
     ($(#[$meta:meta])* $($reason:ident = $word:literal: $text:literal,)+) => {
         $(#[$meta])*
@@ -53,7 +53,7 @@ reasons! {
     Slow = "slow": "steered because it is slow, nothing shown yet",
     Explored = "explored": "steered to explore although it is not slow, nothing shown yet",
     Renewed = "renewed": "steered, on trial again after it was shown to be helped as a whole",
-    Likely = "likely": "steered for now, not shown by itself, but likely to gain within the network given all trials",
+    Likely = "likely": "steered for now: a gain within the network is not shown by its own trial, but likely given all trials",
     Promising = "promising": "steered in every other block of time, shown to gain within the network but not yet as a whole",
     Helped = "helped": "steered, shown to be helped as a whole",
     NoLongerSlow = "no_longer_slow": "withdrawn, it is no longer slow",

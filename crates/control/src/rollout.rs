@@ -12,15 +12,16 @@
 //!                                                                         new number
 //! ```
 //!
-//! While a candidate is on trial, the state keeps changing. Its decisions are not queued: the next
-//! candidate contains everything the state steers by then, so none of its rules are outdated.
+//! While a candidate is on trial, the state keeps changing. New decisions are not queued: the next
+//! candidate contains everything the state steers when the candidate is proposed, so none of the
+//! candidate's rules are outdated.
 //!
 //! This module does no I/O and reads no clock: its inputs are polls, windows and the current time.
 //! If a call returns transitions, the caller must store the rollout together with the state before
 //! replying to another edge.
 //!
 //! **Invariant:** an edge gets the stable bundle or the candidate, never a bundle that it refuses,
-//! and never a lower number than the one that it has.
+//! and never a bundle with a lower number than the bundle it uses.
 //! **Invariant:** after a decision, every prefix in a bundle is steered by the state.
 //! **Invariant:** a rolled-back bundle is never distributed again, and its additions are withdrawn
 //! from the state.
@@ -53,8 +54,8 @@ pub use transition::{Figure, RollbackReason, Transition};
 
 /// Format version written by [`Rollout::encode`].
 pub const ROLLOUT_FORMAT: u32 = 1;
-/// Maximum advance of the rollout's clock per event, in seconds. The caller ticks at least twice in
-/// this time.
+/// Maximum advance of the rollout's clock per event, in seconds. The caller must tick at least
+/// twice in this time.
 const STEP_S_MAX: u64 = 60;
 
 /// The rollout state of a PoP: its bundles and edges.
@@ -74,7 +75,7 @@ pub struct Rollout {
     clock: Clock,
 }
 
-/// A bundle on trial at canary edges.
+/// A bundle that is being tried on canary edges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Candidate {
@@ -83,7 +84,7 @@ pub struct Candidate {
     pub bundle: Bundle,
     /// Time at which the candidate was created or its canaries were chosen, in Unix seconds.
     pub since_unix_s: u64,
-    /// Canary edges by name. The value is whether the edge reports using the candidate.
+    /// Canary edges by name. The value states whether the edge reports using the candidate.
     pub canaries: BTreeMap<String, bool>,
     /// Stage of the candidate.
     pub stage: Stage,
@@ -94,17 +95,17 @@ pub struct Candidate {
 /// Stage of a candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Stage {
-    /// No edge has polled recently; the first edge to poll becomes the canary.
+    /// No edge can become a canary yet; the first eligible edge to poll becomes the canary.
     #[serde(rename = "Unheard")]
     Unassigned,
-    /// Canaries are chosen and must acknowledge the candidate.
+    /// Canaries have been chosen and must acknowledge the candidate.
     #[serde(rename = "Handed")]
     Assigned {
         /// Start of this stage, in seconds of the rollout's clock.
         since_s: u64,
         /// Number of acknowledgements required.
         wanted: usize,
-        /// Whether replacements for silent canaries were already chosen.
+        /// Whether replacements for silent canaries have already been chosen.
         is_second: bool,
     },
     /// Canaries use the candidate and are watched.
@@ -151,8 +152,8 @@ impl Candidate {
 pub struct Edge {
     /// Checksum of the bundle in force, if any.
     pub in_force: Option<String>,
-    /// Number of the bundle in force, if the bundle was active when the edge adopted it or the edge
-    /// reported its number.
+    /// Number of the bundle in force. `None` unless the edge reported the number, or the bundle was
+    /// active when the edge adopted it.
     pub number: Option<u64>,
     /// Time of the last poll, in Unix seconds.
     pub heard_unix_s: u64,
@@ -215,8 +216,8 @@ impl Default for Rollout {
 
 impl Rollout {
     /// Returns the bundle to send to an edge. Returns `None` before the first decision, if the edge
-    /// refuses the bundle, or if the edge already has a higher number; a higher number is matched
-    /// by the next decision.
+    /// refuses the bundle, or if the edge already has a bundle with a higher number. If that edge
+    /// has a vote, the next decision issues a bundle with a number above the edge's.
     pub fn document(&self, edge: &str) -> Option<&Bundle> {
         let bundle = self.assigned(edge)?;
         let Some(known) = self.edges.get(edge) else { return Some(bundle) };
@@ -229,8 +230,8 @@ impl Rollout {
         candidate.map(|it| &it.bundle).or(self.stable.as_ref())
     }
 
-    /// Resumes after a loss of records, for example while the controller was down. The currently
-    /// open window then counts as incomplete.
+    /// Resumes after records were lost, for example while the controller was down. The currently
+    /// open window counts as incomplete.
     pub fn resume(&mut self, now_unix_s: u64) {
         if let Some(since_unix_s) = self.watched_since_unix_s() {
             *since_unix_s = now_unix_s.max(*since_unix_s);

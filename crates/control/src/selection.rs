@@ -18,9 +18,9 @@ const RANKED_MIN: usize = 5;
 /// samples. A low percentile would let one slow client represent its network, and a mean would let
 /// one fast client do so.
 ///
-/// If help must be proved, a steered prefix is ranked by its held-out connections, because the
-/// question is whether it would be slow without steering. In an idle prefix, connections still
-/// steered by an earlier rule do not count.
+/// If help must be proved, a steered prefix is ranked by its held-out connections, which show
+/// whether the prefix would be slow without steering. In an idle prefix, connections still steered
+/// by an earlier rule do not count.
 pub(crate) fn rank(settings: &Settings, sample: &Sample, is_steered: bool) -> Option<f64> {
     let arms: &[&ArmSample] = match (settings.has_proof(), is_steered) {
         (false, _) => &[&sample.other, &sample.steered, &sample.held_out],

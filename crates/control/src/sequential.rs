@@ -18,7 +18,7 @@ pub(crate) const TIGHT_AT: f64 = 500.0;
 const TIGHT_ALPHA: f64 = 0.01;
 
 /// Maximum number of values in a mean, because a 64-bit float represents all integers exactly only
-/// up to this one. Later values are ignored.
+/// up to this number. Later values are ignored.
 pub(crate) const VALUES_MAX: u64 = 1 << 53;
 
 /// A running mean and variance (Welford).
@@ -116,9 +116,9 @@ impl Mean {
     }
 }
 
-/// Returns the log e-value of a sum with variance `v` against a drift of at most zero: 2 / √(vρ²+1)
-/// · exp(w·sum²/2) · Φ(√w·sum) with w = ρ²/(vρ²+1). This is the likelihood ratio mixed over
-/// positive drifts; it is most powerful at a variance of `tight_at`.
+/// Returns the log e-value of a sum with variance v against a drift of at most zero: 2 / √(vρ²+1) ·
+/// exp(w·sum²/2) · Φ(√w·sum) with w = ρ²/(vρ²+1). This is the likelihood ratio mixed over positive
+/// drifts; it is most powerful at a variance of `tight_at`.
 pub(crate) fn ln_e_one_sided(sum: f64, variance: f64, tight_at: f64) -> f64 {
     let rho2 = rho2(tight_at);
     let spread = variance * rho2 + 1.0;

@@ -12,8 +12,8 @@ use crate::tenant::Tenant;
 
 /// Maximum number of windows in a prefix's history, which has one bit of a `u128` per window.
 pub const HISTORY_WINDOWS_MAX: u32 = 128;
-/// Maximum number of prefixes per tenant and PoP, in a window and in the state. Above it, prefixes
-/// with lower addresses are kept.
+/// Maximum number of prefixes per tenant and PoP, in a window and in the state. Beyond the limit,
+/// the prefixes with the lowest addresses are kept.
 pub const PREFIXES_MAX: usize = 200_000;
 /// Maximum number of excluded networks.
 pub const LEFT_ALONE_MAX: usize = 10_000;
@@ -22,7 +22,7 @@ pub const LEFT_ALONE_MAX: usize = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Kernel delivery rate samples, excluding application-limited ones.
+    /// Kernel delivery rate samples, excluding application-limited samples.
     DeliveryRate,
     /// Goodput of responses of at least [`Settings::goodput_bytes_min`] bytes.
     Goodput,
@@ -34,12 +34,12 @@ pub enum Measure {
 pub struct Settings {
     /// Window length, in seconds.
     pub window_s: u64,
-    /// Time after its end for which a window accepts records, in seconds: two agent periods plus
-    /// transit.
+    /// Time after the end of a window during which it still accepts records, in seconds: two agent
+    /// periods plus transit.
     pub late_s: u64,
     /// Measure by which prefixes are ranked.
     pub measure: Measure,
-    /// Minimum content bytes of a response for it to measure goodput and for rules to apply to it.
+    /// Minimum content size of responses that measure goodput and to which rules apply, in bytes.
     pub goodput_bytes_min: u64,
     /// Host names, without ports, whose connections are not used as evidence.
     pub hosts_left_alone: Vec<String>,
@@ -63,8 +63,8 @@ pub struct Settings {
     pub duty_leave: f64,
     /// Flap rate at or below which a prefix enters.
     pub flap_max: f64,
-    /// Minimum RTT, in microseconds. If the median of a prefix's minimum RTTs is below it, the
-    /// prefix is tried only for exploration.
+    /// Minimum RTT, in microseconds. If the median of the minimum RTTs of a prefix's connections is
+    /// lower, the prefix is tried only for exploration.
     pub min_rtt_us_min: u64,
     /// Networks that are never steered, such as offices and monitors.
     pub left_alone: Vec<Prefix>,
@@ -90,7 +90,7 @@ pub struct Settings {
     pub holdout: Share,
     /// Probability, for each prefix and trial, of declaring by chance that it is promising.
     pub false_promise_share: f64,
-    /// Length of a switchback's blocks, in windows. The first window of each block is left out.
+    /// Length of a switchback's blocks, in windows. The first window of each block is excluded.
     pub switchback_block_windows: u32,
     /// Number of windows after which a promising prefix that is not proved to be helped as a whole
     /// is withdrawn.
@@ -99,8 +99,8 @@ pub struct Settings {
     pub false_discovery_share: f64,
     /// Probability, for each prefix and trial, of declaring harm by chance.
     pub false_harm_share: f64,
-    /// Minimum number of outcomes in each arm before evidence counts: clients' in a trial,
-    /// connections' at a canary.
+    /// Minimum number of outcomes in each arm before evidence counts: outcomes of clients in a
+    /// trial, and of connections on canaries.
     pub evidence_connections_min: u32,
     /// Minimum worthwhile effect, as a change in log goodput.
     pub effect_min: f64,
@@ -108,18 +108,18 @@ pub struct Settings {
     /// [`Settings::pooled_keep`].
     pub trial_windows_max: u32,
     /// Minimum probability that a prefix's shrunken effect exceeds [`Settings::effect_min`] for the
-    /// prefix to stay without proof.
+    /// prefix to stay steered without proof.
     pub pooled_keep: f64,
-    /// Number of windows after its trial for which a prefix stays without proof.
+    /// Maximum number of windows after its trial for which a prefix stays steered without proof.
     pub likely_windows_max: u32,
-    /// Number of windows after which a proved prefix goes back on trial, which also ends undetected
-    /// harm.
+    /// Number of windows after which a proved prefix goes back on trial, which also limits the
+    /// duration of undetected harm.
     pub proof_windows_max: u32,
     /// Maximum rise in a prefix's retransmitted share of bytes. The prefix is withdrawn once a
     /// larger rise is shown.
     pub retransmitted_rise_max: f64,
-    /// Maximum rise in the retransmitted share across all prefixes on trial. Above it, those that
-    /// may have caused it are withdrawn and admission pauses.
+    /// Maximum rise in the retransmitted share across all prefixes on trial. If the rise is larger,
+    /// prefixes that may have caused it are withdrawn and admission pauses.
     pub guardrail_rise_max: f64,
     /// Number of windows for which the guardrail pauses admission.
     pub guardrail_pause_windows: u32,

@@ -6,7 +6,8 @@
 //! martingale with mean 1 for every λ, exactly, for any number of pairs: a betting test of symmetry
 //! (Ramdas, Ruf, Larsson and Koolen, International Journal of Approximate Reasoning 141, 2022). The
 //! e-value is a mixture over λ > 0. It is at least as large as the mixture of exp(λd − λ²d²/2),
-//! because ln cosh x ≤ x²/2: a pair can double it, instead of multiplying it by at most 1.65.
+//! because ln cosh x ≤ x²/2: a pair can double the e-value, rather than multiply it by at most
+//! 1.65.
 //!
 //! The e-value falls as the tested effect rises, so the effects that are not rejected form an
 //! interval. It is exact if the effect is the same in all pairs.
@@ -17,9 +18,10 @@ use crate::sequential::Interval;
 
 /// Values of λ, per unit of log goodput. They suit effects from about 0.05 to 1.
 const LAMBDAS: [f64; 5] = [2.0, 4.0, 8.0, 16.0, 32.0];
-/// Bound of all differences: log goodputs are from 0 to 45.
+/// Maximum absolute difference: log goodputs are between 0 and 45.
 pub(crate) const DIFFERENCE_MAX: f64 = 45.0;
-/// Number of bisection steps for an end of the interval. They narrow it to 2^-40 of its range.
+/// Number of bisection steps for an end of the interval. The steps narrow the end to 2^-40 of its
+/// range.
 const HALVINGS: u32 = 40;
 
 /// Returns the log e-value against "the effect is at most `bound`". If that is true, it reaches
@@ -37,8 +39,8 @@ pub(crate) fn ln_e_below(differences: &[f64], bound: f64) -> f64 {
     ln_e_above(&negated, -bound)
 }
 
-/// Returns the interval of the effect at error level `alpha`. `None` with so few differences that
-/// no effect can be rejected.
+/// Returns the interval of the effect at error level `alpha`. `None` if there are too few
+/// differences to reject any effect.
 pub(crate) fn interval(differences: &[f64], alpha: f64) -> Option<Interval> {
     let least = (2.0 / alpha).ln();
     let is_bounded = ln_e_above(differences, -2.0 * DIFFERENCE_MAX) >= least;
@@ -72,9 +74,9 @@ mod tests {
 
     const ALPHA: f64 = 0.05;
 
-    /// Heavy-tailed, autocorrelated sizes of differences, whose sign is a fair coin apart from
-    /// `effect`. Returns the shares of streams that are ever declared helped, ever declared harmed,
-    /// and whose interval ever misses the effect.
+    /// Simulates streams of differences with heavy-tailed, autocorrelated sizes, whose signs are
+    /// fair coin flips apart from `effect`. Returns the shares of streams that are ever declared
+    /// helped, that are ever declared harmed, and whose interval ever misses the effect.
     fn rejections(effect: f64, streams: u32) -> [f64; 3] {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(23);
         let mut rejected = [0; 3];
@@ -119,7 +121,8 @@ mod tests {
             assert!((most - loss - 2.0..=most).contains(&ln_e), "{pairs}: {ln_e}");
         }
         assert_eq!(ln_e_above(&[], 0.0), 0.0);
-        // Two of 2^n orders agree by chance: five pairs cannot reject at 5 %, whatever the effect.
+        // With n pairs, two of the 2^n orders give all differences the same sign by chance. Five
+        // pairs therefore cannot reject at 5 %, whatever the effect.
         assert_eq!(interval(&[0.7; 5], ALPHA), None);
         let some = interval(&[0.7; 8], ALPHA).unwrap();
         assert!(some.low < 0.7 && some.low > 0.2 && some.high > 0.7 && some.high < 1.2, "{some:?}");

@@ -1,5 +1,5 @@
-//! The state of one scope (a PoP or one of its tenants) between rounds. `check.rs` decodes the
-//! stored form, and `upgrade.rs` converts that of earlier formats.
+//! The state of one scope (a PoP or one of its tenants) between rounds. `check.rs` decodes stored
+//! states, and `upgrade.rs` converts stored states of earlier formats.
 //!
 //! **Invariant:** entries are sorted by prefix and distinct. There are at most
 //! [`PREFIXES_MAX`](crate::PREFIXES_MAX) of them. Their prefixes do not overlap, because all are
@@ -20,7 +20,7 @@ pub const STATE_FORMAT: u32 = 2;
 /// Maximum bundle number. Some JSON readers lose digits beyond it.
 pub const BUNDLES_MAX: u64 = 1 << 53;
 
-/// State of the guardrail, apart from its evidence, which is that of the current trials.
+/// State of the guardrail, except its evidence, which is that of the current trials.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guard {
@@ -37,7 +37,7 @@ pub struct State {
     pub window: Option<u64>,
     /// Number of the newest bundle, or 0 before the first bundle.
     pub bundle: u64,
-    /// XXH3-64 of the newest bundle's rules; `None` if the rules at the edges are unknown.
+    /// XXH3-64 of the newest bundle's rules; `None` if the edges' rules are unknown.
     pub(crate) rules_digest: Option<u64>,
     /// Settings on which the state is based. `None` before the first window.
     pub(crate) basis: Option<Basis>,

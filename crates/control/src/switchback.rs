@@ -1,23 +1,24 @@
-//! Switchback: a trial of a prefix as a whole, in time.
+//! Switchback: a trial that alternates over time between steering a whole prefix and not steering
+//! it.
 //!
-//! Arms inside a prefix share its bottleneck. If steered connections only take what held-out ones
-//! lose, a trial within the prefix shows a gain although the prefix gains nothing (Spang et al.,
-//! IMC 2021). A prefix that is promising within itself is therefore steered as a whole in one block
-//! of windows and not at all in another. Blocks come in pairs; the bundle's coin decides the order
+//! Arms inside a prefix share its bottleneck. If steered connections gain only what held-out
+//! connections lose, a trial within the prefix shows a gain although the prefix gains nothing
+//! (Spang et al., IMC 2021). A promising prefix is therefore steered as a whole in one block of
+//! windows and not at all in another. Blocks come in pairs; the bundle's coin decides the order
 //! ([`is_block_held_out`]), and edges switch by their clocks. For each pair, the difference of the
 //! two blocks' mean log goodputs is one value. If steering has no effect on the prefix as a whole,
-//! only the order is random, so each difference is as likely as its negative: see `signs.rs`. Load
-//! that rises and falls, heavy tails and returning clients cannot bias it.
+//! only the order is random, so each difference is as likely as its negative: see `signs.rs`.
+//! Varying load, heavy tails and returning clients cannot bias the test.
 //!
-//! The first window of each block is left out, because connections of the previous block still
+//! The first window of each block is excluded, because connections of the previous block still
 //! share the bottleneck. So is any window in which more than [`LEFTOVER_SHARE_MAX`] of the
-//! connections still are in the other arm: a prefix whose connections outlive a block is not
-//! proved. Outcomes of connections decided in another block than the one in which they are measured
-//! are left out too. A block counts only if the prefix was steered as a whole: at most
-//! [`MIXED_SHARE_MAX`] of the outcomes of connections decided in it may be under another rule or in
-//! the other arm. A pair counts if both of its blocks do, and have enough outcomes. Without an
-//! effect, none of this depends on the coin. Pairs that do not count are counted by cause: see
-//! [`Voided`].
+//! connections are still in the other arm: a prefix whose connections outlive a block is never
+//! proved. Outcomes measured in a different block than the one in which their connections were
+//! decided are excluded too. A block counts only if the prefix was steered or held out as a whole:
+//! at most [`MIXED_SHARE_MAX`] of the outcomes of connections decided in the block may be under
+//! another rule or in the other arm. A pair counts if both blocks count and have enough outcomes.
+//! Without an effect, none of this depends on the coin. [`Voided`] counts the pairs that do not
+//! count, by cause.
 
 use std::ops::RangeInclusive;
 
@@ -32,16 +33,16 @@ use crate::window::{Outcome, Sample};
 
 /// Maximum number of pairs in a switchback.
 pub const PAIRS_MAX: usize = 1_000;
-/// Maximum share of a window's connections in the other arm than the block's. They still share the
-/// bottleneck, so they could pass a gain at their expense off as a gain of the whole prefix.
+/// Maximum share of a window's connections that are not in the block's arm. These connections still
+/// share the bottleneck, so a gain at their expense would look like a gain of the whole prefix.
 const LEFTOVER_SHARE_MAX: f64 = 0.05;
-/// Maximum share of a block's outcomes decided otherwise than by the switchback, as at an edge that
+/// Maximum share of a block's outcomes not decided by the switchback, for example because an edge
 /// does not have its rule.
 const MIXED_SHARE_MAX: f64 = 0.02;
 /// Scale of retransmitted shares relative to log goodputs: a share of 0.05 counts like 0.5.
 const RETRANSMITTED_SCALE: f64 = 10.0;
 
-/// A trial of a prefix as a whole.
+/// A trial that steers a whole prefix in some blocks and holds it out in others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Switchback {
@@ -80,18 +81,20 @@ struct Pair {
 struct Block {
     ln_goodput: Mean,
     retransmitted: Mean,
-    /// Number of outcomes decided otherwise than by the switchback.
+    /// Number of outcomes not decided by the switchback.
     mixed: u64,
     /// Number of outcomes in windows with too many connections of the other arm.
     #[serde(default)]
     leftover: u64,
 }
 
-/// Numbers of pairs that do not count, by cause. If a pair has several, the first one counts.
+/// Numbers of pairs that do not count, by cause. A pair with several causes is counted under the
+/// first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Voided {
-    /// Another rule decided some of the clients, as at an edge that does not have the bundle.
+    /// Another rule decided some of the clients, for example because an edge did not have the
+    /// bundle.
     pub mixed: u32,
     /// Too few outcomes, because too many connections of the other arm were left over.
     pub leftover: u32,
@@ -99,7 +102,7 @@ pub struct Voided {
     pub few: u32,
 }
 
-/// The cause for which a pair does not count.
+/// Why a pair does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
     Mixed,
@@ -112,7 +115,7 @@ enum Cause {
 pub struct ClosedPairs {
     /// Number of pairs that count.
     pub counted: u32,
-    /// Numbers of pairs that do not.
+    /// Numbers of pairs that do not count, by cause.
     pub voided: Voided,
 }
 
@@ -217,9 +220,9 @@ impl Switchback {
         window / u64::from(self.block_windows)
     }
 
-    /// Adds a window's outcomes. Outcomes under other bundles than `bundles` are not under the
+    /// Adds a window's outcomes. Outcomes under bundles outside `bundles` were not decided by the
     /// switchback. A pair with fewer than `outcomes_min` outcomes in a block does not count. Adds
-    /// the pairs that this closes to `closed`.
+    /// the pairs that this window closes to `closed`.
     pub(crate) fn add(
         &mut self,
         RuleSalt { prefix, salt }: RuleSalt<'_>,
@@ -262,8 +265,8 @@ impl Switchback {
         }
     }
 
-    /// Continues under a new salt, whose coins are independent of the earlier ones, also for pairs
-    /// that were already closed.
+    /// Continues under a new salt, whose coins are independent of the earlier coins, so pair
+    /// numbers that were already closed may be used again.
     pub(crate) fn redraw(&mut self) {
         (self.open, self.closed) = (None, None);
     }
@@ -356,7 +359,7 @@ mod tests {
         Prefix::of_client(Ipv4Addr::new(203, 0, 113, 0).into())
     }
 
-    /// Adds a window with four outcomes decided in it, after `change`.
+    /// Adds a window with four outcomes decided in it, each modified by `change`.
     fn add(switchback: &mut Switchback, window: u64, effect: f64, change: impl Fn(&mut Outcome)) {
         let is_steered = !switchback.is_held_out(prefix(), SALT, window);
         let outcome = Outcome {
@@ -376,8 +379,8 @@ mod tests {
         switchback.add(rule, window, 5..=7, &sample, 3, closed);
     }
 
-    /// Connections that outlive their block take from the others, or give to them, whatever the
-    /// coin says.
+    /// Connections that outlive their block compete with those of the current block, regardless of
+    /// the coin.
     #[test]
     fn windows_with_connections_of_the_other_arm_are_left_out() {
         for (leftover, pairs) in [(0, 1), (5, 1), (6, 0)] {
@@ -441,7 +444,7 @@ mod tests {
             it.pairs.len()
         };
         assert_eq!(pairs(&|_, _| {}), 1);
-        // One connection in one window of the pair was under another bundle, or in the other arm.
+        // One outcome in one window of the pair was under another bundle, or in the other arm.
         for at in 0..6 {
             assert_eq!(pairs(&|window, outcome| outcome.bundle += u64::from(window == at) * 3), 0);
             assert_eq!(pairs(&|window, outcome| outcome.is_steered ^= window == at), 0);

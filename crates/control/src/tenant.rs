@@ -17,7 +17,7 @@ pub const TENANT_HOSTS_MAX: usize = 4_096;
 pub struct Tenant {
     hosts: Vec<String>,
     /// Settings for this tenant's decisions. Settings shared by the whole PoP must equal the global
-    /// ones.
+    /// settings.
     pub settings: Settings,
 }
 

@@ -4,8 +4,8 @@
 //! Each tenant is decided separately on its own windows. The order is random, because the first
 //! tenant gets the largest part of the shared limit.
 //!
-//! **Invariant:** all states are at the same window. A tenant without traffic is decided with an
-//! empty window, so its idle prefixes are withdrawn as usual and make room for others.
+//! **Invariant:** all states have decided the same last window. A tenant without traffic is decided
+//! with an empty window, so its idle prefixes are withdrawn as usual and make room for others.
 //! **Invariant:** bundle numbers differ between states only by decisions that are not yet in a
 //! bundle.
 //! **Invariant:** all tenants together respect the PoP's limits on steered prefixes and on changes
@@ -75,8 +75,8 @@ impl Tenants {
         self.states.values().map(|state| state.steered().count()).sum()
     }
 
-    /// Returns whether a window can be decided next. Any other window changes neither states nor
-    /// rollouts.
+    /// Returns whether a window can be decided next. A window for which this is false changes
+    /// neither states nor rollouts.
     pub fn is_next(&self, settings: &Settings, window: &Window, now_unix_s: u64) -> bool {
         let (newest, none) = (self.states.values().max_by_key(|state| state.window), State::default());
         elapsed(settings, newest.unwrap_or(&none), window, now_unix_s).is_ok()
@@ -214,8 +214,8 @@ impl Tenants {
     }
 }
 
-/// Returns window indices in an order that changes each round. On average, every tenant comes first
-/// equally often.
+/// Returns window indices in an order that changes each round. Every tenant is equally likely to
+/// come first.
 fn random_order(windows: &[(String, Window)]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..windows.len()).collect();
     let hash =

@@ -183,7 +183,7 @@ fn trial_ends_when_its_arms_are_skewed() {
     while lab.state.entry(prefix(0)).unwrap().steered().is_some() {
         let mut window = lab.window();
         lab.number += 1;
-        // Simulate a policy that decides for many of the steered connections.
+        // Simulate a policy that overrides the rule for many of the steered connections.
         let mut at = 0;
         window.prefixes[0].1.outcomes.retain(|outcome| {
             at += 1;
@@ -323,7 +323,7 @@ fn explains_a_prefix() {
           proof       steered in one of two blocks of 3 windows, for 20 of 288
           as a whole  +41.9 % too few pairs for an interval, over 2 pairs of blocks, by an e-value of 3.6
                       p10 of goodput: 0.37 Mbit/s steered, 0.25 Mbit/s held out
-          left out    pairs of blocks: 1 with too few clients
+          excluded    pairs of blocks: 1 with too few clients
     "#]].assert_eq(&explain(&lab.settings, &lab.state, prefix(0)));
     lab.until(Reason::Helped);
     lab.round();
@@ -340,7 +340,7 @@ fn explains_a_prefix() {
                       p10 of goodput: 0.33 Mbit/s steered, 0.19 Mbit/s held out
           as a whole  +43.8 % [+27.3 %, +61.4 %], 95 % at every look, over 7 pairs of blocks, by an e-value of 98.1
                       p10 of goodput: 0.36 Mbit/s steered, 0.26 Mbit/s held out
-          left out    pairs of blocks: 1 with too few clients
+          excluded    pairs of blocks: 1 with too few clients
           proof       10 % held out, evidence since 1 windows of 72
           clients     34 steered, 6 held out; minimum 30 each
           goodput     +23.5 % [-50.5 %, +208.2 %], 95 % at every look; worthwhile from +5.1 %

@@ -1,9 +1,10 @@
 //! Conversion of stored states of earlier formats.
 //!
-//! Format 1 had proofs within the prefix, from connections. Converted states keep the histories,
-//! cool-offs and counts of trials. Proofs are dropped: a prefix that had one is `renewed`. The next
-//! round restarts all trials, because evidence of format 1 has another outcome: see
-//! [`crate::basis`]. The count of discoveries starts from zero, because it counts switchbacks.
+//! In format 1, a comparison of connections within the prefix counted as proof. Converted states
+//! keep the histories, cool-offs and counts of trials. Proofs are dropped: a prefix that had one is
+//! `renewed`. The next round restarts all trials, because evidence of format 1 is about a different
+//! outcome: see [`crate::basis`]. The count of discoveries starts from zero, because it counts
+//! switchbacks.
 
 use serde_json::{Value, json};
 
@@ -12,8 +13,8 @@ use crate::state::STATE_FORMAT;
 /// Format that [`upgrade`] converts.
 pub(crate) const FORMAT_BEFORE: u32 = 1;
 
-/// Converts a state of format 1 to the current format. A state of another form is left for the
-/// decoder to refuse.
+/// Converts a state of format 1 to the current format. If the state is malformed, the decoder
+/// rejects the result.
 pub(crate) fn upgrade(mut state: Value) -> Value {
     state["format"] = json!(STATE_FORMAT);
     if let Some(trials) = state.get_mut("trials").and_then(Value::as_object_mut) {

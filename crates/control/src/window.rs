@@ -27,13 +27,13 @@ pub enum Arm {
 pub struct ArmSample {
     /// Number of connections.
     pub connections: u32,
-    /// Delivery rates in bytes per second, one value per connection: the median of its samples that
+    /// Delivery rates in bytes per second, one value per connection: the median of the samples that
     /// were not application-limited.
     pub delivery_rate: Sketch,
     /// Goodputs in bytes per second, one value per connection: the median over its measurable
     /// responses.
     pub goodput: Sketch,
-    /// Bytes sent, including retransmissions.
+    /// Number of bytes sent, including retransmissions.
     pub sent_bytes: u64,
     /// Bytes retransmitted.
     pub retrans_bytes: u64,
@@ -46,11 +46,11 @@ impl ArmSample {
     }
 }
 
-/// Outcome of one client under a rule, the unit of all evidence: of its connections decided in one
-/// redraw period, which share one draw. Reported once per client and period.
+/// Outcome of one client under a rule, the unit of all evidence. Covers the client's connections
+/// decided in one redraw period, which share one draw. Reported once per client and period.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// Number of the bundle containing the rule; the lowest if several bundles decided.
+    /// Number of the bundle containing the rule; the lowest number if several bundles decided.
     pub bundle: u64,
     /// Redraw period in which the connections were decided. Periods are numbered like windows.
     pub period: u64,
@@ -129,8 +129,8 @@ impl Window {
 /// decided or is older.
 ///
 /// A window more than `history` windows behind is accepted as the next one, because the clock must
-/// have been ahead and then corrected. Otherwise, a clock that was once a year ahead would stop
-/// decisions for a year.
+/// have been ahead and then corrected. Otherwise, a clock that had once been a year ahead would
+/// stop decisions for a year.
 pub(crate) fn follows(last: Option<u64>, number: u64, history: u32) -> Option<u64> {
     match last {
         None => Some(1),

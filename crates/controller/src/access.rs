@@ -1,8 +1,9 @@
-//! Access control: finds out who sends a request, and whether the sender may send it.
+//! Access control: identifies the sender of each request, and decides whether the sender may send
+//! it.
 //!
 //! With an identities file, every request needs a token or the client certificate of an identity,
-//! except health checks. Without one, the controller listens on loopback only, anyone on the
-//! machine may send any request, and limits apply to the names in the requests.
+//! except health checks. Without such a file, the controller listens on loopback only, anyone on
+//! the machine may send any request, and limits apply to the names in the requests.
 //!
 //! **Invariant:** a token never appears in logs, errors or metrics.
 //! **Invariant:** a faulty identities file changes nothing: the last good one stays in force.
@@ -94,13 +95,13 @@ impl Access {
         Ok(Self { file, quotas, metrics: metrics.clone(), refused_log: Mutex::default() })
     }
 
-    /// Returns whether records of a host from Kafka are accepted: with identities, an agent must
-    /// have the host in its list.
+    /// Returns whether records of `host` that were read from Kafka are accepted. If identities are
+    /// configured, an agent of the PoP must list the host.
     pub(crate) fn has_reporter(&self, pop: &str, host: &str) -> bool {
         self.file.as_ref().is_none_or(|file| file.current().has_reporter(pop, host))
     }
 
-    /// Rereads the identities file whenever it changes, forever.
+    /// Rereads the identities file whenever it changes. Never returns.
     pub(crate) async fn watch(self: Arc<Self>) {
         let mut tick = interval(LOOK_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -112,17 +113,17 @@ impl Access {
         }
     }
 
-    /// Returns the sender of a request for `role`, within its limit on requests. `names` are those
-    /// in the client's certificate.
+    /// Returns the sender of a request that requires `role`, and counts the request against the
+    /// sender's limit. `names` are those in the client's certificate.
     ///
     /// # Errors
     ///
-    /// Returns a refusal if neither token nor certificate has an identity, or if the identity does
-    /// not have the role, or if the sender has sent too many requests.
+    /// Returns a refusal if neither the token nor the certificate belongs to an identity, if the
+    /// identity does not have the role, or if the sender has sent too many requests.
     fn caller(&self, role: Role, fields: &HeaderMap, names: &PeerNames) -> Result<Caller, Refusal> {
         let Some(file) = &self.file else { return Ok(Caller::Anyone) };
         let identities = file.current();
-        // A request with a token is its owner's, whatever the certificate.
+        // A token identifies the sender, whatever the certificate.
         let identity = if fields.contains_key(AUTHORIZATION) {
             bearer(fields).and_then(|token| identities.find(token))
         } else {
@@ -157,13 +158,14 @@ impl Access {
         self.quotas.take_request(key).map_err(|busy| self.busy(&busy))
     }
 
-    /// Creates the refusal of a request that exceeds a limit, and counts it.
+    /// Creates the refusal of a request that exceeds a limit, and counts the refusal.
     pub(crate) fn busy(&self, busy: &Busy) -> Refusal {
         self.metrics.throttled.inc();
         Refusal::busy(&busy.why, busy.retry_after)
     }
 
-    /// Creates the refusal of a request that an identity does not allow, and counts it.
+    /// Creates the refusal of a request that the sender's identity does not allow, and counts the
+    /// refusal.
     pub(crate) fn forbidden(&self, why: String) -> Refusal {
         self.metrics.forbidden.inc();
         Refusal::new(StatusCode::FORBIDDEN, why)
@@ -226,7 +228,9 @@ impl IdentitiesFile {
                 tracing::info!(path = %self.path.display(), identities = identities.len(), "identities loaded");
                 *self.identities.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(identities);
             }
-            Err(error) => tracing::error!(error, "identities unusable, the last good ones stay in force"),
+            Err(error) => {
+                tracing::error!(error, "identities file unusable, the last good one stays in force")
+            }
         }
     }
 }
@@ -261,7 +265,7 @@ fn bearer(fields: &HeaderMap) -> Option<&[u8]> {
     (is_token && !token.is_empty()).then_some(token)
 }
 
-/// Passes a request on with its [`Caller`], or refuses it.
+/// Passes a request on with its [`Caller`], or refuses the request.
 pub(crate) async fn require(
     With((access, role)): With<(Arc<Access>, Role)>,
     mut request: Request,

@@ -17,12 +17,12 @@ use crate::store::StoreError;
 pub struct Config {
     /// Listen address for agents, edges and operators.
     pub listen: SocketAddr,
-    /// TLS. Without it, the controller speaks clear text.
+    /// TLS settings. Without them, connections are not encrypted.
     pub tls: Option<Tls>,
-    /// File of the identities that may use the controller. Without it, `listen` must be a loopback
-    /// address.
+    /// File that lists the identities that may use the controller. Without this file, `listen` must
+    /// be a loopback address.
     pub identities: Option<PathBuf>,
-    /// Limits of each agent.
+    /// Limits that apply to each agent.
     pub limits: Limits,
     /// Kafka cluster from which records are read, in addition to those posted by agents.
     pub kafka: Option<Cluster>,
@@ -37,7 +37,7 @@ pub struct Config {
 pub struct Tls {
     /// The controller's certificate and key.
     pub pair: KeyPair,
-    /// Authorities of client certificates. If set, every client needs a certificate.
+    /// Certificate authorities for client certificates. If set, every client needs a certificate.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -46,7 +46,7 @@ pub struct Tls {
 pub enum BindError {
     /// The address cannot be bound.
     Listen(SocketAddr, io::Error),
-    /// The address is reachable from other machines, but there are no identities.
+    /// The address is reachable from other machines, but no identities file is configured.
     Unprotected(SocketAddr),
     /// The identities file is unusable.
     Identities(String),

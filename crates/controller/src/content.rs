@@ -12,16 +12,16 @@ use tokio::time::{Instant, timeout_at};
 const BATCH_BYTES_MAX: usize = 33 << 20;
 /// Maximum time to receive a batch.
 const BATCH_TIME_MAX: Duration = Duration::from_secs(30);
-/// Time after which a batch must arrive at [`BATCH_BYTES_PER_S_MIN`].
+/// Maximum time by which a batch may lag behind [`BATCH_BYTES_PER_S_MIN`].
 const BATCH_GRACE: Duration = Duration::from_secs(5);
-/// Minimum rate of a batch, so that slow senders cannot keep others waiting.
+/// Minimum rate at which a batch must arrive, so that slow senders cannot keep others waiting.
 const BATCH_BYTES_PER_S_MIN: u64 = 64 << 10;
 
 /// Receives a batch.
 ///
 /// # Errors
 ///
-/// Returns a refusal if the batch is too large or too slow, or breaks off.
+/// Returns a refusal if the batch is too large, arrives too slowly, or is incomplete.
 pub(crate) async fn read_batch(content: Body) -> Result<Bytes, Refusal> {
     let started = Instant::now();
     let mut pieces = content.into_data_stream();

@@ -40,7 +40,7 @@ impl Document {
 /// Status reported by an edge when it polls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EdgeReport {
-    /// Entity tags of the edge's documents: first the one in force, then refused ones.
+    /// Entity tags of the edge's documents: first the document in force, then refused documents.
     etags: Vec<String>,
     /// Number of the bundle in force.
     pub(crate) number: Option<u64>,

@@ -1,5 +1,5 @@
-//! Engine thread: adds records to windows, closes windows when their time is over, then decides,
-//! stores and publishes each window.
+//! Engine thread: adds records to windows, closes windows when they can no longer get records, then
+//! decides, stores and publishes each window.
 //!
 //! **Invariant:** only this thread changes the state. Other threads read a [`View`], which is
 //! immutable and replaced after each change.
@@ -33,7 +33,7 @@ const TICK_INTERVAL: Duration = Duration::from_secs(1);
 const WAITING_MAX: usize = 16;
 /// Maximum time, in seconds, for which windows are held open for records not yet read from Kafka.
 const HELD_S_MAX: u64 = 900;
-/// Minimum time, in seconds, for which windows must be held open before rollouts wait for them.
+/// Rollouts pause once windows have been held open for longer than this time, in seconds.
 const BEHIND_S: u64 = 60;
 /// A request to the engine.
 #[derive(Debug)]
@@ -177,7 +177,7 @@ impl Engine {
                         pop = name,
                         tenant,
                         steered,
-                        "removed tenant's prefixes withdrawn; its state stays in the file"
+                        "prefixes of a removed tenant withdrawn; the tenant's state stays in the database"
                     );
                 }
                 let is_kept = steered > 0 || !pop.tenants.is_outdated(&state);
@@ -306,8 +306,8 @@ impl Engine {
         self.count();
     }
 
-    /// Returns whether records of a PoP are accepted. A new PoP may replace an idle one, which is
-    /// then forgotten.
+    /// Returns whether records of a PoP are accepted. A new PoP may replace an idle PoP, whose data
+    /// is then deleted.
     fn admit(&mut self, name: &str, now_unix_s: u64) -> bool {
         let is_steering = |pop: &str| self.pops.get(pop).is_some_and(Pop::is_steering);
         match self.sites.admit(name, &self.settings, now_unix_s, is_steering) {
@@ -354,8 +354,8 @@ impl Engine {
         self.shared.metrics.pops_paused.set(paused as f64);
     }
 
-    /// Returns the time up to which windows are closed. It lags behind the clock while records have
-    /// not been read from Kafka, up to a limit.
+    /// Returns the time up to which windows are closed. This time lags behind the clock, up to a
+    /// limit, while records have not been read from Kafka.
     fn closes_unix_s(&self, now_unix_s: u64) -> u64 {
         if !self.reads_kafka {
             return now_unix_s;
@@ -373,7 +373,7 @@ impl Engine {
         self.counted = counts;
     }
 
-    /// Decides the PoP's windows that have waited longest.
+    /// Decides the closed windows that have waited longest: those of one PoP and time span.
     fn decide_next(&mut self) {
         let Some(ClosedWindows { pop: name, window, windows }) = self.pending.pop_front() else { return };
         if !self.sites.contains(&name) || !self.pops.contains_key(&name) && self.pops.len() >= SCOPES_MAX {
@@ -426,8 +426,8 @@ impl Engine {
     }
 }
 
-/// Returns the maximum time, in seconds, for which windows are held open. It is bounded such that
-/// all windows read again after a restart are recognised as already decided.
+/// Returns the maximum time, in seconds, for which windows are held open. This time is bounded so
+/// that all windows read again after a restart are recognised as already decided.
 pub(crate) fn held_s_max(settings: &Settings) -> u64 {
     let known_s = u64::from(settings.history_windows).saturating_sub(1).saturating_mul(settings.window_s);
     known_s.saturating_sub(settings.late_s).min(HELD_S_MAX)
@@ -438,7 +438,8 @@ fn steered(pops: &BTreeMap<String, Pop>) -> usize {
     pops.values().map(|pop| pop.rollout.stable().map_or(0, |bundle| bundle.content().rules.len())).sum()
 }
 
-/// Returns a random seed for the sampling of clients, from the operating system. It is not stored.
+/// Returns a random seed from the operating system, for the sampling of clients. The seed is not
+/// stored.
 fn sampling_seed() -> u64 {
     RandomState::new().hash_one(())
 }

@@ -91,8 +91,8 @@ fn stage(steered: &Steered) -> &'static str {
     }
 }
 
-/// Formats the effect that the newest stage is about: on the network as a whole if it is promising
-/// or proved, otherwise within the network.
+/// Formats the effect that the current stage measures: on the network as a whole if the prefix is
+/// promising or proved, otherwise within the network.
 fn effect(settings: &Settings, steered: &Steered) -> Option<Value> {
     match &steered.promise {
         Some(_) => as_a_whole(settings, steered),
@@ -100,8 +100,8 @@ fn effect(settings: &Settings, steered: &Steered) -> Option<Value> {
     }
 }
 
-/// Formats the effect on goodput within the network: of the trial that made it promising, otherwise
-/// of the evidence so far.
+/// Formats the effect on goodput within the network, from the trial that made the prefix promising
+/// or, while the prefix is on trial, from the evidence so far.
 fn within(settings: &Settings, steered: &Steered) -> Option<Value> {
     let (goodput, arms) = match &steered.promise {
         Some(promise) => (&promise.goodput, &promise.arms),
@@ -117,7 +117,7 @@ fn as_a_whole(settings: &Settings, steered: &Steered) -> Option<Value> {
     Some(percentages(effect.mean, effect.interval?, &switchback.arms))
 }
 
-/// Returns the switchback in progress, or that of the proof.
+/// Returns the switchback in progress, or otherwise the switchback on which the proof is based.
 fn switchback(steered: &Steered) -> Option<&Switchback> {
     steered.switchback.as_ref().or(steered.proof.as_ref().map(|proof| &proof.switchback))
 }
@@ -187,8 +187,9 @@ fn evidence(settings: &Settings, state: &State, entry: &Entry) -> Option<Value> 
     }))
 }
 
-/// Formats the probability that a prefix which stays without proof does so wrongly, and the windows
-/// for which it still may. `None` unless it stays because it is likely to gain.
+/// For a prefix that stays steered without proof because it is likely to gain, formats the
+/// probability that the effect is too small, and the number of further windows for which the prefix
+/// may stay. `None` for any other prefix.
 fn likely(settings: &Settings, state: &State, steered: &Steered) -> Option<Value> {
     let windows_left = steered.likely_windows_left(settings)?;
     let probability = steered.probability_worthwhile(settings, state.pool)?;

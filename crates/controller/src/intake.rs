@@ -1,4 +1,4 @@
-//! Intake of batches: drops the records that their sender may not send, and those beyond its
+//! Intake of batches: drops records that the sender may not send, and records beyond the sender's
 //! limits.
 
 use std::fmt::Write as _;
@@ -10,10 +10,10 @@ use crate::access::{Access, Busy, Caller, Role};
 use crate::engine::now_unix_s;
 use crate::metrics::Metrics;
 
-/// Number of dropped records of a batch, by cause.
+/// Numbers of records dropped from a batch, by cause.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// The batch's host and PoP are not among those of the agent.
+    /// The agent may not send records of this batch's host and PoP.
     pub(crate) foreign: usize,
     /// The request's host is not a valid name.
     pub(crate) invalid: usize,
@@ -42,7 +42,7 @@ impl Dropped {
     }
 }
 
-/// Removes the records from a batch that are not accepted.
+/// Removes from a batch the records that are not accepted, and returns their numbers by cause.
 ///
 /// # Errors
 ///

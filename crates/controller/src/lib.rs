@@ -12,9 +12,9 @@
 //! the database and the network.
 //!
 //! **Invariant:** a bundle is stored before any edge gets it, so a restart never reuses its number.
-//! **Invariant:** with identities, each request is made by the owner of a token or certificate and
-//! is limited to what the file allows its owner. Without them, the controller listens on loopback
-//! only.
+//! **Invariant:** if an identities file is configured, each request except a health check is made
+//! by the owner of a token or certificate, and is limited to what the file allows this owner.
+//! Otherwise, the controller listens on loopback only.
 //! **Invariant:** the engine never waits for a client. Its queues are bounded, and senders wait
 //! while they are full.
 
@@ -124,7 +124,7 @@ impl Controller {
         }
         tokio::select! {
             served = serve(listener, server.router(), Pages::None, pending()) => served,
-            () = server.access.clone().watch() => Err(io::Error::other("identities are no longer watched")),
+            () = server.access.clone().watch() => Err(io::Error::other("identities watcher ended unexpectedly")),
             _ = end => Err(io::Error::other("controller engine thread ended unexpectedly")),
             _ = read_end => Err(io::Error::other("controller Kafka thread ended unexpectedly")),
             () = stop => Ok(()),

@@ -99,15 +99,15 @@ impl Metrics {
             ("pairs", "Pairs of blocks of switchbacks that count", &self.pairs),
             (
                 "pairs_mixed",
-                "Pairs of blocks left out because another rule decided clients, as at an edge without the bundle",
+                "Pairs of blocks excluded because another rule decided clients, for example on an edge without the bundle",
                 &self.pairs_mixed,
             ),
             (
                 "pairs_leftover",
-                "Pairs of blocks left out because connections were left over from the other arm",
+                "Pairs of blocks excluded because connections were left over from the other arm",
                 &self.pairs_leftover,
             ),
-            ("pairs_few", "Pairs of blocks left out because they had too few clients", &self.pairs_few),
+            ("pairs_few", "Pairs of blocks excluded because they had too few clients", &self.pairs_few),
             ("failures", "Failed attempts to store the state", &self.failures),
             ("polls", "Bundle requests by edges", &self.polls),
         ] {

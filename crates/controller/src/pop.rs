@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use crate::document::{Document, EdgeReport};
 use crate::round::RoundRecord;
 
-/// Maximum number of rounds, across all tenants, that wait to be stored. Above it, the oldest are
-/// dropped and will be missing from the ledger.
+/// Maximum number of rounds, across all tenants, that wait to be stored. Beyond it, the oldest
+/// rounds are dropped and will be missing from the ledger.
 const UNWRITTEN_MAX: usize = 1_000;
 
 /// Number of windows without records after which a PoP is silent.
@@ -73,7 +73,8 @@ impl Pop {
         Self { tenants, rollout, ..Self::default() }
     }
 
-    /// Decides the windows of one time span, unless it or a later one has already been decided.
+    /// Decides the windows of one time span, unless that span or a later one has already been
+    /// decided.
     pub(crate) fn close(
         &mut self,
         settings: &Settings,
@@ -142,8 +143,8 @@ impl Pop {
         active_bundles(&self.rollout).any(|bundle| !bundle.content().rules.is_empty())
     }
 
-    /// Returns whether all records of the last [`SILENT_WINDOWS`] windows are missing. Windows are
-    /// closed up to `closes_unix_s`.
+    /// Returns whether the last [`SILENT_WINDOWS`] windows had no records. `closes_unix_s` is the
+    /// time up to which windows are closed.
     pub(crate) fn is_silent(&self, settings: &Settings, closes_unix_s: u64) -> bool {
         let Some(window) = self.tenants.window() else { return false };
         let missing = window.saturating_add(1 + SILENT_WINDOWS).saturating_mul(settings.window_s);

@@ -1,8 +1,8 @@
 //! Positions: the next record number of each source, by which repeated records are recognised.
 //!
-//! A source is a host of a PoP and an epoch of its agent. At the limit, the sources that sent
-//! nothing for longest are forgotten first, so that no number of new sources makes the controller
-//! forget one that is sending.
+//! A source is a host of a PoP and an epoch of its agent. At the limit, the sources that have sent
+//! nothing for longest are forgotten first, so that new sources, however many, do not make the
+//! controller forget a source that is sending.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use thalweg_record::Source;
 
 /// Maximum number of sources.
 const SOURCES_MAX: usize = 100_000;
-/// Maximum number of epochs of a host.
+/// Maximum number of epochs per host.
 const EPOCHS_MAX: usize = 16;
 
 /// A host of a PoP.
@@ -21,7 +21,8 @@ type Host = (String, String);
 pub(crate) struct Positions {
     hosts: HashMap<Host, Vec<Position>>,
     sources: usize,
-    /// Number of updates so far, the time by which sources are compared.
+    /// Number of updates so far, used as a clock to find the sources that have not been updated for
+    /// longest.
     updates: u64,
 }
 
@@ -60,7 +61,7 @@ impl Positions {
         }
     }
 
-    /// Forgets the tenth of the sources that was updated least recently.
+    /// Forgets the 10 % of sources that were updated least recently.
     fn forget(&mut self) {
         let mut updated: Vec<_> = self.hosts.values().flatten().map(|it| it.updated).collect();
         let (_, oldest, _) = updated.select_nth_unstable(SOURCES_MAX / 10);

@@ -90,7 +90,8 @@ fn changes(changes: &[Change]) -> Value {
     changes.iter().map(json).collect()
 }
 
-/// Formats low percentiles of a rate for three groups of connections: all, steered, and held out.
+/// Formats the low percentiles of a rate, over all connections, over steered connections and over
+/// held-out connections.
 fn arms(window: &Window, rate: impl Fn(&ArmSample) -> &Sketch) -> Value {
     let [mut all, mut steered, mut held_out] = [const { None::<Sketch> }; 3];
     for (_, sample) in &window.prefixes {

@@ -42,7 +42,7 @@ const ROUNDS_SHOWN_MAX: u32 = 2_016;
 const EVENTS_SHOWN_MAX: u32 = 100;
 /// Request field that contains the maximum wait accepted by the client.
 const PREFER: &str = "prefer";
-/// Maximum number of batches received concurrently. Above it, agents wait.
+/// Maximum number of batches received concurrently. Further agents wait.
 const BATCHES_READ_MAX: usize = 8;
 
 /// State shared by the handlers.
@@ -57,7 +57,7 @@ pub(crate) struct Server {
     reading: Arc<Semaphore>,
 }
 
-/// Creates the refusal sent between the end of the engine and the end of the process.
+/// Creates the refusal sent after the engine has stopped and before the process exits.
 fn engine_ended() -> Refusal {
     Refusal::unavailable("controller is shutting down")
 }
@@ -137,7 +137,7 @@ impl Server {
         let engine = self.handle.messages.clone();
         let ready = move || {
             let has_ended = engine.is_closed();
-            std::future::ready(if has_ended { Err("the controller has ended".to_owned()) } else { Ok(()) })
+            std::future::ready(if has_ended { Err("the controller has stopped".to_owned()) } else { Ok(()) })
         };
         let (metrics, health) = split_vitals(move || registry.clone(), ready);
         let of_operators = self.inspection_routes().merge(metrics).route_layer(needs(Role::Operator));
@@ -170,7 +170,7 @@ impl Server {
                 "" => "tenant must be specified: each host is its own tenant".to_owned(),
                 _ if !self.settings.is_tenant(tenant) => {
                     format!(
-                        "{tenant:?} is not a tenant: it is excluded, or decided with all other hosts without one"
+                        "{tenant:?} is not a tenant: this host is excluded from steering or belongs to no tenant"
                     )
                 }
                 _ => format!("tenant {tenant:?} of PoP {pop:?} has no decisions yet"),
@@ -231,7 +231,8 @@ async fn post_records(
     let accepted = tokio::task::spawn_blocking(move || all.accept(&sender, &content)).await;
     let (batch, next, dropped) = accepted.map_err(|_| engine_ended())??;
     let is_foreign = dropped.foreign > 0;
-    // The position of a foreign source is neither changed nor revealed.
+    // If the sender may not send this source's records, the source's position is neither changed
+    // nor revealed.
     let position = match is_foreign {
         true => next,
         false => server.ask(|reply| Message::Records { batch, next, reply }).await?,
@@ -278,7 +279,7 @@ async fn position(
     Ok(answer(&json!({ "position": position })))
 }
 
-/// Returns an edge's bundle, waiting for a new one if the edge prefers to.
+/// Returns an edge's bundle. If the edge prefers to wait, waits for a new bundle.
 async fn bundle(
     With(server): With<Server>,
     Extension(caller): Extension<Caller>,

@@ -26,7 +26,7 @@ pub(crate) enum Admission {
 }
 
 impl Sites {
-    /// Creates the table of the stored PoPs.
+    /// Creates the set of sites from the stored PoPs.
     pub(crate) fn of(pops: impl Iterator<Item = String>, now_unix_s: u64) -> Self {
         Self(pops.map(|pop| (pop, now_unix_s)).collect())
     }

@@ -28,8 +28,8 @@ const BUNDLES_KEPT: u64 = 100;
 const CHANGES_SHOWN_MAX: u32 = 100;
 /// Maximum time for which a reader waits for the database lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum time for which the engine waits for the database lock. Only a person who inspects the
-/// file by hand can hold it.
+/// Maximum time for which the engine waits for the database lock. Only someone who inspects the
+/// database by hand can hold that lock.
 const WRITER_BUSY_TIMEOUT: Duration = Duration::from_millis(100);
 /// Permissions of the database and its companions: readable by their owner only, because they show
 /// the networks of clients.
@@ -83,8 +83,9 @@ impl Store {
         let lock_path = path.with_added_extension("lock");
         let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| private_file(&lock_path));
         let lock = made.map_err(|error| refused(format!("{}: {error}", lock_path.display())))?;
-        lock.try_lock()
-            .map_err(|_| refused("another controller uses it: configure a separate file".to_owned()))?;
+        lock.try_lock().map_err(|_| {
+            refused("another controller is using this file: configure a separate file".to_owned())
+        })?;
         // SQLite creates further files with the permissions of the database.
         let beside = ["-wal", "-shm"].map(|end| PathBuf::from(format!("{}{end}", path.display())));
         let tightened = private_file(path).and_then(|_| beside.iter().try_for_each(|file| tighten(file)));
@@ -391,8 +392,8 @@ fn insert_round(transaction: &Transaction<'_>, pop: &str, record: &RoundRecord) 
     for changed in &record.changes {
         insert_change(&mut change, pop, tenant, record.window, record.unix_s, changed)?;
     }
-    // Delete old rounds by count rather than age, so that a clock that is wrong for a short time
-    // deletes nothing.
+    // Delete old rounds by count, not by age, so that a clock that is briefly wrong deletes
+    // nothing.
     let oldest = transaction
         .prepare_cached(
             "SELECT unix_s FROM rounds WHERE pop = ?1 AND tenant = ?2 ORDER BY unix_s DESC LIMIT 1 OFFSET ?3",
@@ -411,8 +412,8 @@ fn insert_round(transaction: &Transaction<'_>, pop: &str, record: &RoundRecord) 
     Ok(())
 }
 
-/// Configures a connection, and creates the tables if the file is empty. If the file must not be
-/// used, returns the reason.
+/// Configures a connection, and creates the tables if the file is empty. If the file is not usable
+/// as a controller database, returns the reason.
 fn prepare(connection: &mut Connection) -> rusqlite::Result<Option<String>> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, u32>(0));
     let (application, version) = (number("application_id")?, number("user_version")?);
@@ -422,8 +423,9 @@ fn prepare(connection: &mut Connection) -> rusqlite::Result<Option<String>> {
     }
     if first.is_some() && version != SCHEMA_VERSION {
         let other = if version > SCHEMA_VERSION { "use a newer release" } else { "configure another file" };
-        let why =
-            format!("its schema version is {version}, but this program reads {SCHEMA_VERSION}: {other}");
+        let why = format!(
+            "its schema version is {version}, but this program reads version {SCHEMA_VERSION}: {other}"
+        );
         return Ok(Some(why));
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;

@@ -51,7 +51,8 @@ pub(crate) fn read(mut follower: Follower, settings: &Settings, access: &Access,
     }
 }
 
-/// Removes the records that are not accepted. Who may write to the topic is up to Kafka.
+/// Removes the records that are not accepted. Kafka's own access control decides who may write to
+/// the topic.
 fn filter(access: &Access, batch: &mut Batch) -> Dropped {
     let Source { pop, host, .. } = &batch.source;
     let is_named = (pop.is_empty() || is_name(pop)) && is_name(host);
@@ -75,7 +76,7 @@ fn log_change(logged: &mut Option<String>, read: &Result<Followed, Error>) {
         Some(error) if logged.as_ref() != Some(error) => {
             tracing::warn!(error, "cannot read records from Kafka");
         }
-        None if logged.is_some() => tracing::info!("reading records from Kafka again"),
+        None if logged.is_some() => tracing::info!("resumed reading records from Kafka"),
         _ => {}
     }
     *logged = now;
@@ -95,7 +96,7 @@ mod tests {
         let settings = Settings::default();
         assert_eq!(oldest_open_s(&settings, 1_800_000_059), 1_799_998_800);
         assert_eq!(oldest_open_s(&settings, 1_800_000_060), 1_799_999_100);
-        // Reading goes back only as far as windows are recognised as already decided.
+        // Reading must not go back further than windows are recognised as already decided.
         let short = Settings { window_s: 10, late_s: 5, history_windows: 8, ..Settings::default() };
         assert_eq!(oldest_open_s(&short, 1_800_000_000), 1_800_000_000 - 70);
     }

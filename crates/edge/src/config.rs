@@ -55,7 +55,7 @@ pub struct Config {
     pub log: LogDestination,
     /// How long response records are kept for followers that lag or reconnect.
     pub records_kept: Duration,
-    /// Approximate memory limit for these records, in bytes.
+    /// Approximate memory limit for the records kept, in bytes.
     pub records_kept_bytes_max: u64,
     /// Responses of one client in this many are recorded; 1 for all clients.
     pub records_sample: NonZeroU32,
@@ -82,11 +82,11 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Size limits for request and response heads.
     pub head: thalweg_http::Limits,
-    /// Maximum open client connections across all workers; further connections are closed
+    /// Maximum number of open client connections across all workers; further connections are closed
     /// immediately.
     pub connections_max: usize,
-    /// Maximum backend connections in use per worker, across all backends. Above the limit, a fetch
-    /// waits up to the connect timeout for a connection, then fails.
+    /// Maximum number of backend connections in use per worker, across all backends. Above the
+    /// limit, a fetch waits up to the connect timeout for a connection, then fails.
     pub backend_connections_max: usize,
 }
 
@@ -144,11 +144,11 @@ pub struct Timeouts {
     pub first_byte: Duration,
     /// Maximum time between two reads of a backend's content.
     pub between_bytes: Duration,
-    /// Maximum time a client connection stays open without a request.
+    /// Maximum time for which a client connection stays open without a request.
     pub idle: Duration,
     /// Maximum time from the first to the last byte of a request head.
     pub head: Duration,
-    /// Maximum time a client may neither read its response nor send request content.
+    /// Maximum time for which a client may neither read its response nor send request content.
     pub send_stall: Duration,
 }
 

@@ -1,9 +1,9 @@
 //! Delivery: how much of each response the client's kernel acknowledged, and when.
 //!
-//! The kernel takes a response long before the client has it: up to the size of the send buffer,
-//! which differs by congestion control. So the record of a response of at least
-//! [`Config::delivery_bytes_min`](crate::Config) waits here for the acknowledgement of its last
-//! byte.
+//! The kernel accepts a response long before the client has received it: up to the size of the send
+//! buffer, which depends on the congestion control. The record of a response of at least
+//! [`Config::delivery_bytes_min`](crate::Config) therefore waits here until the last byte is
+//! acknowledged.
 //!
 //! - **Busy time** is how long the response had unacknowledged bytes. If all content was available,
 //!   that is from the first byte written to the last byte acknowledged, without the time in which
@@ -20,8 +20,8 @@
 //!   the verdict for HD video are without the last packet. Responses that were written back to back
 //!   are judged together: the last one's record has the verdict.
 //!
-//! A response that is cut, or not acknowledged when its connection closes, is censored: its record
-//! has the bytes acknowledged so far, and no time of acknowledgement.
+//! A response that is cut, or not fully acknowledged when its connection closes, is censored: its
+//! record contains the number of bytes acknowledged so far, but no acknowledgement time.
 //!
 //! Source: Schlinker et al., "Internet Performance from Facebook's Edge" (IMC 2019), section 3.2.
 
@@ -39,8 +39,8 @@ use ideal::Ideal;
 
 mod ideal;
 
-/// Maximum responses of a connection that wait for acknowledgement; only pipelining clients have
-/// more than one.
+/// Maximum number of responses on a connection that wait for acknowledgement. Only pipelining
+/// clients cause more than one.
 const WAITING_MAX: usize = 16;
 /// Minimum bytes from the start of a measured response of a connection to the start of the next
 /// one, unless they overlap. A timestamp costs two system calls and a wake-up: 6 µs on loopback,
@@ -51,7 +51,7 @@ const MEASURE_EVERY_BYTES: u64 = 1_000_000;
 /// Idle time after which the kernel may reduce the congestion window: its minimum retransmission
 /// timeout.
 const IDLE_MIN: Duration = Duration::from_millis(200);
-/// Rate for which a response is judged, as in the publication: enough for HD video.
+/// Target rate that each response is tested against, as in the publication: enough for HD video.
 const HD_BYTES_PER_S: u64 = 2_500_000 / 8;
 
 /// A response that was written and not yet acknowledged to its end.
@@ -102,7 +102,7 @@ pub(crate) struct Deliveries {
 }
 
 impl Deliveries {
-    /// Whether a response waits for its acknowledgement.
+    /// Returns whether a response waits for its acknowledgement.
     pub(crate) fn are_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -125,12 +125,12 @@ impl Deliveries {
             && (self.path.is_none() || self.last_acked.is_none_or(|at| at.elapsed() >= IDLE_MIN))
     }
 
-    /// Returns the rates of the newest response with a goodput.
+    /// Returns the rates of the newest response that has a goodput.
     pub(crate) fn last(&self) -> Option<Delivered> {
         self.last
     }
 
-    /// Adds a response whose record waits.
+    /// Adds a written response, whose record waits for the acknowledgement.
     pub(crate) fn push(&mut self, span: Span, record: Deferred, socket: &Socket, steering: &Steering) {
         if self.waiting.len() == WAITING_MAX {
             self.collect(socket, steering);
@@ -169,7 +169,8 @@ impl Deliveries {
         }
     }
 
-    /// Writes the records of all waiting responses, with what has been acknowledged of each.
+    /// Writes the records of all waiting responses, with the bytes of each that have been
+    /// acknowledged.
     pub(crate) fn settle(&mut self, socket: &Socket, steering: &Steering) {
         self.collect(socket, steering);
         if self.waiting.is_empty() {
@@ -209,7 +210,8 @@ impl Deliveries {
         let framing = written.saturating_sub(record.content_bytes());
         let acked_bytes = if is_acked { written } else { measured.position - span.start };
         let delivery = Delivery {
-            // The head is sent first. Where the chunk framing of a cut response lies is not known.
+            // The head is sent first. In a cut response, the position of the chunk framing is
+            // unknown, so all framing counts as sent first.
             acked_bytes: acked_bytes.saturating_sub(framing),
             acked_us: None,
             busy_us: measured.busy.map(|busy| micros(busy + rest)),
@@ -277,7 +279,7 @@ impl Deliveries {
 }
 
 impl Drop for Deliveries {
-    /// Writes the records of a connection whose worker stops.
+    /// Writes the remaining records when the connection's worker stops.
     fn drop(&mut self) {
         for Waiting { record, .. } in self.waiting.drain(..) {
             record.write(None, None, None);
@@ -291,7 +293,8 @@ fn extension(span: &Span, busy: Option<Duration>) -> Duration {
     busy.map_or(Duration::ZERO, |busy| busy.mul_f64(rest as f64 / timed.max(1) as f64))
 }
 
-/// Converts the time of an acknowledgement from the system's clock, given both clocks' present.
+/// Converts an acknowledgement's time from the system clock; `now` and `system_now` are the current
+/// times of both clocks.
 fn instant(acked: Acked, (now, system_now): (Instant, SystemTime)) -> Instant {
     let ago = system_now.duration_since(acked.at).unwrap_or_default();
     now.checked_sub(ago).unwrap_or(now)

@@ -58,7 +58,7 @@ use ring::{Bell, Counts, STATUS_CLASSES};
 use writer::Destination;
 
 /// Minimum time for which records are created while no follower is connected: enough for an agent
-/// to start or reconnect. Longer if records are kept for longer.
+/// to start or reconnect. If records are kept for longer than this, that time applies.
 const FOLLOWER_ABSENCE: Duration = Duration::from_secs(60);
 
 /// The workers' handle to the log. Each worker also has a [`Ring`].
@@ -79,8 +79,9 @@ pub(crate) struct StartedResponse {
 /// A record with its number.
 #[derive(Debug, Clone)]
 pub struct NumberedRecord {
-    /// Index in the order in which responses end, from 0 at each start of the edge. A missing
-    /// number means that the record was lost, or never created because the log had no follower.
+    /// Index in the order of writing, from 0 at each start of the edge. A record is written once
+    /// its response and, if measured, the delivery have ended. A missing number means that the
+    /// record was lost, or never created because the log had no follower.
     pub number: u64,
     /// The record.
     pub record: Arc<ResponseRecord>,
@@ -100,7 +101,7 @@ struct Shared {
     bell: Arc<Bell>,
     /// Response counts, one per worker, indexed by worker number.
     counts: Vec<Arc<Counts>>,
-    /// Whether records are created; otherwise, ended responses are only counted.
+    /// Whether records are created; otherwise, finished responses are only counted.
     is_recording: AtomicBool,
     /// Number of responses cut off because their worker stopped; set when the writer exits.
     cut_off: AtomicU64,
@@ -130,14 +131,14 @@ impl Shared {
     }
 }
 
-/// How much is kept for followers.
+/// Age and size of the records kept for followers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kept {
     /// Age of the oldest record.
     pub(crate) time: Duration,
-    /// Approximate memory.
+    /// Approximate memory used, in bytes.
     pub(crate) bytes: usize,
-    /// Memory limit.
+    /// Memory limit, in bytes.
     pub(crate) bytes_max: usize,
 }
 
@@ -154,7 +155,7 @@ impl Records {
     /// missed. The follower closes once the edge has exited.
     pub fn follow(&self) -> Follower {
         let number = self.shared.appended() + self.shared.without_record();
-        // A record may have been kept just now but not yet counted, so skip all kept ones.
+        // A record may have been kept just now but not yet counted, so skip all kept records.
         self.start_following(number, Recent::end)
     }
 
@@ -171,7 +172,7 @@ impl Records {
         Follower::new(number, position(&recent), self.shared.clone())
     }
 
-    /// Returns how much is kept for followers now.
+    /// Returns the age and size of the records currently kept for followers.
     pub(crate) fn kept(&self) -> Kept {
         let recent = self.shared.recent();
         Kept { time: recent.age(Instant::now()), bytes: recent.bytes(), bytes_max: recent.limits.bytes_max }
@@ -205,7 +206,7 @@ impl Records {
         self.shared.lost() + self.shared.cut_off.load(Relaxed)
     }
 
-    /// Returns the number of ended responses, by cache result and first digit of the status.
+    /// Returns the number of finished responses, by cache result and first digit of the status.
     pub(crate) fn ended(&self) -> impl Iterator<Item = (CacheResult, usize, u64)> {
         let count = |cache: CacheResult, class: usize| {
             self.shared.counts.iter().map(|counts| counts.responses[cache as usize][class].get()).sum()
@@ -215,7 +216,7 @@ impl Records {
         CacheResult::ALL.iter().flat_map(classes)
     }
 
-    /// Returns the number of content bytes that ended responses have written to the kernel.
+    /// Returns the number of content bytes that finished responses have written to the kernel.
     pub(crate) fn bytes(&self) -> u64 {
         self.shared.counts.iter().map(|counts| counts.bytes.get()).sum()
     }
@@ -308,7 +309,7 @@ impl Log {
         }
     }
 
-    /// Counts an ended response whose record waits for its delivery.
+    /// Counts a finished response whose record waits for its delivery.
     pub(crate) fn defer(&self, started: StartedResponse, entry: Entry<'_>) -> Deferred {
         Ring::defer(started.at, entry, started.is_sampled)
     }

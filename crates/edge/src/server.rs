@@ -240,7 +240,7 @@ impl Edge {
 }
 
 /// Opens the disk tier. Returns `None` if the disk has failed, so that the edge runs without it,
-/// and an error if the setting is invalid.
+/// and an error for any other fault, such as a directory in use by another process.
 fn open_disk(place: &DiskPlace) -> Result<Option<Disk>, BindError> {
     match Disk::open(&place.directory, place.bytes_max, crate::ban::compile) {
         Ok(disk) => Ok(Some(disk)),

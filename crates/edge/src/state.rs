@@ -4,7 +4,8 @@
 //! ```text
 //! DIR/               locked (flock) by the process that uses it
 //! DIR/EPOCH.begun    the counters of one run (`counters`); header: MAGIC, then the epoch, u64.
-//!                    During the run, and after a crash, a symbolic link into SHARED_MEMORY
+//!                    During the run, and after a crash, a symbolic link into SHARED_MEMORY,
+//!                    unless DIR is in a tmpfs
 //! DIR/bundle.json    the last good bundle (`bundle::saved`)
 //! ```
 //!

@@ -31,7 +31,7 @@ const LOGGED_NAMES_MAX: usize = 16;
 /// Congestion control state of a connection. Kept small, because every idle connection has it.
 #[derive(Debug, Default)]
 pub(crate) struct Steering {
-    /// Algorithm in the kernel when the connection was accepted.
+    /// Algorithm in use when the connection was accepted.
     start: Option<CongestionControl>,
     /// Algorithm last read from the kernel: at accept, and after each attempt to set one.
     current: Option<CongestionControl>,
@@ -39,9 +39,9 @@ pub(crate) struct Steering {
     decided: Option<Decider>,
     /// One bit per decider that has already requested an algorithm.
     requested: u8,
-    /// Requests so far, including the current one.
+    /// Number of requests so far, including the current one.
     requests: u32,
-    /// Content bytes of all responses so far.
+    /// Number of content bytes sent in all responses so far.
     sent_bytes: u64,
     /// Number of retransmitted TCP segments at a policy's last read (`retrans_seen`), and at the
     /// last read during an earlier request (`retrans_before`).
@@ -98,7 +98,7 @@ impl Steering {
         self.retrans_before = *self.retrans_seen.get_mut();
     }
 
-    /// Counts the content bytes sent by an ended response.
+    /// Counts the content bytes sent by a finished response.
     pub(crate) fn count_sent(&mut self, bytes: u64) {
         self.sent_bytes = self.sent_bytes.saturating_add(bytes);
     }

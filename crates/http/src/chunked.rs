@@ -13,9 +13,10 @@ use crate::Fields;
 pub const EXTENSION_BYTES_MAX: usize = 256;
 /// Maximum size of the trailer section in bytes.
 pub const TRAILER_BYTES_MAX: usize = 8 * 1024;
-/// Maximum field lines in the trailer section.
+/// Maximum number of field lines in the trailer section.
 pub const TRAILER_FIELDS_MAX: usize = 32;
-/// Maximum digits in a chunk size, including leading zeros; 16 hexadecimal digits fill 64 bits.
+/// Maximum number of digits in a chunk size, including leading zeros; 16 hexadecimal digits fill 64
+/// bits.
 pub const SIZE_DIGITS_MAX: u32 = 16;
 /// Buffer size required by [`encode_size`], in bytes.
 pub const SIZE_LINE_BYTES: usize = SIZE_DIGITS_MAX as usize + 2;

@@ -85,7 +85,7 @@ impl Fields {
         self.replace_controls(value);
     }
 
-    /// Replaces control characters in the last line's value, which is `value`, with spaces.
+    /// Replaces control characters with spaces in `value`, the value of the last line.
     fn replace_controls(&mut self, value: &[u8]) {
         // Control characters are rare, so check all bytes in one vectorised loop.
         if !value.iter().fold(true, |clean, byte| clean & is_value_byte(*byte)) {

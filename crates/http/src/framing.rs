@@ -51,7 +51,7 @@ impl fmt::Display for FramingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             FramingError::LengthAndCoding => "both content-length and transfer-encoding are present",
-            FramingError::CodingInHttp10 => "transfer-encoding is not allowed in http/1.0",
+            FramingError::CodingInHttp10 => "transfer-encoding is not allowed in HTTP/1.0",
             FramingError::UnknownCoding => "transfer coding is not implemented",
             FramingError::NotChunked => "transfer-encoding must end in exactly one chunked coding",
             FramingError::InvalidLength => "content-length must be a decimal number below 2^64",

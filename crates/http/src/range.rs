@@ -7,8 +7,8 @@ use std::ops::Range;
 use crate::fields::members;
 use crate::number::{self, Decimal};
 
-/// Maximum ranges in one request. A `Range` field with more is ignored, to limit the damage from
-/// requests with many tiny ranges (RFC 9110 §14.2).
+/// Maximum number of ranges in one request. A `Range` field with more is ignored, to limit the
+/// damage from requests with many tiny ranges (RFC 9110 §14.2).
 pub const RANGES_MAX: usize = 16;
 
 /// One requested range; numbers beyond 64 bits are clamped to `u64::MAX`.

@@ -85,7 +85,7 @@ impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             TargetError::NotOriginForm => "target must start with /",
-            TargetError::Byte => "target contains a byte outside visible ascii",
+            TargetError::Byte => "target contains a byte outside visible ASCII",
             TargetError::Fragment => "target must not have a fragment",
             TargetError::Escape => "path contains invalid percent-encoding",
             TargetError::Control => "path contains an encoded control character",

@@ -62,8 +62,8 @@ const FORBIDDEN: [&str; 54] = [
     "x-forwarded-for",
 ];
 
-/// Removes from `trailer` the forbidden fields and those nominated as hop-by-hop in the message's
-/// `head`.
+/// Removes from `trailer` the forbidden fields and those nominated as hop-by-hop in `head`, the
+/// header section of the message.
 pub fn remove_forbidden(trailer: &mut Fields, head: &Fields) {
     let is = |name: &[u8], other: &[u8]| name.eq_ignore_ascii_case(other);
     trailer.remove_where(|name, _| {

@@ -1,5 +1,6 @@
 //! Kafka cluster settings: brokers, topic and librdkafka properties. An operator's properties
-//! override the built-in ones, except those reserved for exactly-once delivery.
+//! override the built-in properties. Properties on which exactly-once delivery depends cannot be
+//! set.
 
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ pub struct Cluster {
     pub brokers: String,
     /// Topic name.
     pub topic: String,
-    /// The operator's librdkafka properties, for example for SASL. They override the built-in ones.
+    /// The operator's librdkafka properties, for example for SASL. These override the built-in
+    /// properties.
     pub properties: Vec<(String, String)>,
 }
 
@@ -82,7 +84,8 @@ impl Cluster {
 
     /// Creates the topic if it does not exist.
     pub(crate) fn create_topic(&self, partitions: u16) -> Result<(), Error> {
-        // The administrative client does not report why it cannot connect.
+        // Check with an ordinary client first, because the administrative client does not report
+        // why it cannot connect.
         if self.has_topic()? {
             return Ok(());
         }

@@ -35,7 +35,7 @@ pub struct Message {
     pub partition: i32,
     /// Offset within the partition.
     pub offset: i64,
-    /// When the message was sent, in milliseconds since the Unix epoch; 0 if unknown.
+    /// Time at which the message was sent, in milliseconds since the Unix epoch; 0 if unknown.
     pub time_unix_ms: i64,
     /// Place among the source's messages; `None` if no [`Producer`](crate::Producer) sent the
     /// message.
@@ -160,8 +160,8 @@ impl Member {
     }
 
     /// Acknowledges a rebalance and resumes reading. The caller must have dropped its state for all
-    /// partitions. A partition that was revoked while paused would otherwise still be paused when
-    /// it is assigned again.
+    /// partitions. Without resuming, a partition that was revoked while paused would still be
+    /// paused when it is assigned again.
     ///
     /// # Errors
     ///

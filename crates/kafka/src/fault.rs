@@ -1,5 +1,5 @@
 //! Connection faults: a broker refused the login, or the TLS handshake failed. The client library
-//! reports the reason of a fault apart from the operation that fails because of it.
+//! reports the reason for a fault separately from the operation that fails because of it.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,11 +15,11 @@ const EVENT_WAIT: Duration = Duration::from_millis(20);
 /// Maximum number of events read in search of a fault.
 const EVENTS_MAX: usize = 100;
 
-/// Maximum age of a fault that explains a failure. The client library reports a lasting fault at
-/// each attempt to connect, at least every ten seconds.
+/// Maximum age of a fault that explains a failure. While a fault lasts, the client library reports
+/// it at each attempt to connect, at least every ten seconds.
 const FAULT_MAX_AGE: Duration = Duration::from_secs(60);
 
-/// Why a connection to a broker failed. It cannot succeed without an operator's intervention.
+/// Why a connection to a broker failed. Retrying cannot succeed without an operator's intervention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The broker refused the user name, the password or the SASL mechanism.
@@ -42,9 +42,10 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Fault {
-    /// Returns the fault that the client library reports, if the error is one.
+    /// Converts an error reported by the client library to a fault, if it is a login or TLS error.
     fn of(error: &KafkaError, reason: &str) -> Option<Self> {
-        // The time that the attempt took would make every report of the same fault different.
+        // Cut off the duration of the attempt, which would make every report of the same fault
+        // different.
         let reason = reason.split(" (after ").next().unwrap_or(reason).to_owned();
         match error.rdkafka_error_code()? {
             RDKafkaErrorCode::Authentication => Some(Self::Login(reason)),

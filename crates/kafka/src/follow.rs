@@ -1,5 +1,5 @@
 //! Follower: reads every partition of a topic from a given time, for readers that store no offsets.
-//! It joins no consumer group.
+//! A follower joins no consumer group.
 //!
 //! **Invariant:** a repeated message is returned only once, unless its source's last place in that
 //! partition was dropped to bound memory.
@@ -21,7 +21,7 @@ use crate::fault::{self, Faults};
 use crate::place::Place;
 use progress::Progress;
 
-/// Maximum time that one poll waits for a message.
+/// Maximum time for which one poll waits for a message.
 const POLL: Duration = Duration::from_millis(200);
 /// Time limit for a broker's response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ const PLACES_MAX: usize = 1_000_000;
 /// The result of one read.
 #[derive(Debug)]
 pub enum Followed {
-    /// A batch read for the first time.
+    /// A batch that has not been returned before.
     Batch(Batch),
     /// A repeated message.
     Repeated,
@@ -63,9 +63,9 @@ pub struct Follower {
     partitions: BTreeMap<i32, Progress>,
     /// Whether every partition of the topic is assigned.
     has_all: bool,
-    /// When the partitions were last listed.
+    /// Time at which the partitions were last listed.
     listed_at: Option<Instant>,
-    /// When to request partition ends again.
+    /// Time at which to request partition ends again.
     next_ends_request_at: Instant,
     places: HashMap<(i32, String, u64), Place>,
 }

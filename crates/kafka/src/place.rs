@@ -10,7 +10,7 @@ const NAME: &str = "thalweg-place";
 
 /// A message's batch and its index within that batch, written `BATCH_END/PART`. Within a partition,
 /// the places of one source (host and epoch) increase, except for repeats. A reader therefore drops
-/// every message whose place is not above the highest so far.
+/// every message whose place is not above the highest place so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// Number of the batch's last record, plus one.

@@ -1,7 +1,7 @@
-//! Producer: sends batches to a topic and waits for the acknowledgement of each.
+//! Producer: sends batches to a topic and waits until each is acknowledged.
 //!
 //! Each client prefix's records form one message, with the prefix as its key. The key of loss
-//! records is the machine's name. All records of a prefix are thus in one partition, in order.
+//! records is the machine's name. Thus, all records of a prefix are in one partition, in order.
 //!
 //! **Invariant:** a batch is sent only after all required brokers have acknowledged the previous
 //! one. A failed batch is resent in full, and each repeated message has the same [`Place`] as
@@ -36,10 +36,10 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(20);
 const MESSAGE_BYTES_MAX: usize = 900_000;
 
 /// Client properties. The client's queue is bounded; the rest of a batch waits in the spool.
-/// Messages have no timeout of their own, and a refused message stops all later ones. Only one
+/// Messages have no timeout of their own, and a refused message stops all later messages. Only one
 /// request is in flight, because a broker accepts any first sequence number from an unknown
-/// producer (`ProducerAppendInfo.checkSequence`). With two in flight, it could accept the second
-/// request after refusing the first.
+/// producer (`ProducerAppendInfo.checkSequence`). With two requests in flight, a broker could
+/// accept the second after refusing the first.
 const PROPERTIES: [(&str, &str); 10] = [
     ("max.in.flight", "1"),
     ("enable.idempotence", "true"),

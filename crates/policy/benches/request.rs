@@ -3,7 +3,8 @@
 //!
 //! `cargo bench -p thalweg-policy --bench request` prints ns per request. Each number is the median
 //! of many short rounds. Rounds alternate between the two policies, so that background load affects
-//! both alike. With the argument `parts`, it prints the cost of single statements instead.
+//! both alike. With the argument `parts`, the benchmark prints the cost of single statements
+//! instead.
 
 #[allow(dead_code, unreachable_pub, reason = "the benchmark uses only some of the fixture's items")]
 #[path = "../tests/policy/common/mod.rs"]
@@ -15,7 +16,7 @@ use thalweg_http::{RequestHead, ResponseHead};
 use thalweg_policy::{Program, Sub};
 
 const POLICY: &str = include_str!("video.vcl");
-/// Requests per round; a round takes a few milliseconds.
+/// Number of requests per round; a round takes a few milliseconds.
 const REQUESTS: u32 = 2_000;
 const ROUNDS: usize = 101;
 

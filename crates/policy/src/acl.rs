@@ -3,14 +3,14 @@
 
 use std::net::IpAddr;
 
-/// Maximum entries in one ACL.
+/// Maximum number of entries in one ACL.
 pub(crate) const ENTRIES_MAX: usize = 10_000;
 
 /// A compiled ACL.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Acl {
     pub(crate) name: String,
-    /// Whether the result of each match is logged.
+    /// Whether each look-up and its result are logged.
     pub(crate) is_logged: bool,
     /// Sorted by prefix length, longest first.
     entries: Vec<Entry>,
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     pub(crate) shown: String,
 }
 
-/// Returns whether `address` is IPv4, and its left-aligned bits.
+/// Returns whether `address` is IPv4, and the left-aligned bits of the address.
 pub(crate) fn bits(address: IpAddr) -> (bool, u128) {
     match address {
         IpAddr::V4(address) => (true, u128::from(u32::from(address)) << 96),

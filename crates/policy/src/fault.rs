@@ -6,7 +6,7 @@ use thalweg_units::nearest;
 
 use crate::source::{Place, Sources, Span};
 
-/// Maximum faults recorded, because a file that is not VCL would produce thousands.
+/// Maximum number of faults recorded, because a file that is not VCL would produce thousands.
 pub const FAULTS_MAX: usize = 100;
 
 /// Severity of a fault.

@@ -1,4 +1,4 @@
-//! File cache of a program; entries last for the program's lifetime, as in varnishd.
+//! File cache of a program. As in varnishd, entries stay valid for the program's lifetime.
 //!
 //! With the cache, a policy that reads a file on every request does not block a worker each time.
 //! Changes to a file take effect when the next policy is loaded. Failed reads are not cached,
@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Maximum cached files; the oldest is evicted first.
+/// Maximum number of cached files; the oldest is evicted first.
 const FILES_MAX: usize = 64;
 /// Maximum total size of the cached files in bytes, unless a single file is larger.
 const BYTES_MAX: usize = 4 << 20;

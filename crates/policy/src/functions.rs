@@ -2,8 +2,8 @@
 //! arguments.
 //!
 //! A module is a [`Module`] in [`MODULES`](crate::bindings::MODULES). The Rust functions are
-//! independent of VCL. The `run` of a table row reads the arguments from a [`Call`], calls the Rust
-//! function and wraps its result in a [`Value`].
+//! independent of VCL. The function `run` in a table row reads the arguments from a [`Call`], calls
+//! the Rust function and wraps its result in a [`Value`].
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -36,7 +36,7 @@ pub struct Function {
     pub arguments: &'static [Argument],
     /// Return type.
     pub returns: Type,
-    /// Subroutines allowed to call it.
+    /// Subroutines allowed to call the function.
     pub allowed: Subs,
     /// Implementation.
     pub run: Run,
@@ -63,7 +63,7 @@ pub struct Class {
     pub methods: &'static [Function],
     /// Completes an object's setup after `vcl_init`.
     pub ready: Option<fn(&mut dyn Any)>,
-    /// Present if objects of this class can be used as backends.
+    /// Director functions, if objects of this class can be used as backends.
     pub director: Option<Director>,
 }
 
@@ -221,8 +221,8 @@ pub(crate) enum Object<'c> {
     Own(&'c mut (dyn Any + Send + Sync)),
 }
 
-/// Accessors take the parameter's index in the table row. They never fail: the checker has verified
-/// the types, and an argument of another type would read as missing.
+/// Accessors take the parameter's index in the table row. Accessors never fail: the checker has
+/// verified the types, and an argument of another type would be treated as missing.
 impl<'c, 't> Call<'c, 't> {
     fn argument(&self, index: usize) -> Option<&Value<'c>> {
         self.arguments.get(index).and_then(Option::as_ref)
@@ -336,8 +336,8 @@ impl<'c, 't> Call<'c, 't> {
         }
     }
 
-    /// Returns a predicate that tests whether the REGEX matches a string. Exceeding a match limit
-    /// counts as no match.
+    /// Returns a predicate that tests whether the REGEX matches a string. A match that exceeds a
+    /// limit counts as no match.
     pub fn matcher(&self, index: usize) -> impl Fn(&[u8]) -> bool + use<'c, 't> {
         let regex = self.regex(index);
         move |text| regex.is_some_and(|regex| regex.is_match(text).unwrap_or(false))

@@ -1,8 +1,8 @@
 //! Advice for names from Fastly VCL and from Varnish 2 and 3 that do not exist here.
 //!
 //! The lexer, the parser and the checker consult this table before they suggest a similar name. The
-//! table only improves help messages and does not affect which policies are accepted. Sources:
-//! Fastly's VCL reference, vcl(7) of Varnish 3.0, and Varnish's "Upgrading to Varnish 4".
+//! table affects only help messages, not which policies are accepted. Sources: Fastly's VCL
+//! reference, vcl(7) of Varnish 3.0, and Varnish's "Upgrading to Varnish 4".
 
 use crate::fault::suggest;
 use crate::words::words;
@@ -18,7 +18,7 @@ words! {
         Subroutine = "subroutine",
         /// At the start of a statement.
         Statement = "statement",
-        /// In the parentheses of `return`.
+        /// Inside the parentheses of `return`.
         Action = "action",
         /// After the dot of a backend or probe attribute.
         Attribute = "attribute",

@@ -11,7 +11,7 @@ use crate::idioms::{Place, advice};
 use crate::source::Span;
 use crate::units::{duration_unit, size_unit};
 
-/// Maximum tokens in one file.
+/// Maximum number of tokens in one file.
 pub(crate) const TOKENS_MAX: usize = 200_000;
 /// Maximum length of a name in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 256;
@@ -61,8 +61,8 @@ const SYMBOLS: [&str; 28] = [
     "~", "<", ">", "+", "-", "*", "/", "%", ":",
 ];
 
-/// Maximum digits of an integer, as in Varnish. An integer within this limit is also exact as a
-/// REAL.
+/// Maximum number of digits of an integer, as in Varnish. An integer within this limit is also
+/// exact as a REAL.
 const DIGITS_MAX: usize = 15;
 
 /// Lexes `text`; the last token is always [`Kind::End`].
@@ -376,8 +376,8 @@ fn word_of(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len())]
 }
 
-/// Decodes padded Base64 (RFC 4648 §4) and ignores non-zero trailing bits; `None` for anything
-/// else.
+/// Decodes padded Base64 (RFC 4648 §4), ignoring non-zero trailing bits. Returns `None` if `text`
+/// is anything else.
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,

@@ -11,11 +11,12 @@
 //! [`Action`]. A [`Failure`] ends that request with 503.
 //!
 //! **Invariant:** this crate accesses no socket, clock, file or environment variable: the caller
-//! supplies the time, a [`Loader`], a [`Connection`] and a [`Host`]. **Invariant:** no policy
-//! source and no request causes a panic or an unbounded run.
+//! supplies the time, a [`Loader`], a [`Connection`] and a [`Host`].
+//! **Invariant:** no policy source and no request causes a panic or an unbounded run.
 //!
 //! The language is VCL 4.0 and 4.1 of Varnish 7.1, as specified by vcl(7), vcl-var(7),
-//! vcl-backend(7) and vcl-probe(7). Where these are silent, it behaves like varnishd 7.1.1.
+//! vcl-backend(7) and vcl-probe(7). Where these manual pages are silent, Thalweg behaves like
+//! varnishd 7.1.1.
 
 mod acl;
 mod ast;
@@ -69,7 +70,8 @@ pub fn compile(main: File, loader: &mut Loader<'_>, known: &Known) -> Result<(Pr
     let builtin = File { name: BUILTIN_NAME.to_owned(), text: BUILTIN.to_owned() };
     let builtin_file = sources.count();
     items.extend(parse::parse(builtin, &mut sources, &mut |path, _| Err(path.to_owned()), &mut faults));
-    // Check even if some parts failed to parse, so that both kinds of faults are reported together.
+    // Check even if some parts failed to parse, so that syntax errors and other faults are reported
+    // together.
     let program = check::check(&items, builtin_file, sources, known, &mut faults);
     let has_errors = faults.has_errors();
     let report = faults.report(&program.sources);

@@ -9,7 +9,7 @@ words! {
     pub enum Message {
         /// The client's request.
         Req = "req",
-        /// The same as `req`, because there are no sub-requests.
+        /// Same as `req`, because there are no sub-requests.
         ReqTop = "req_top",
         /// The request to the backend.
         Bereq = "bereq",

@@ -97,17 +97,17 @@ pub struct Program {
     pub(crate) objects: Vec<ObjectRow>,
     pub(crate) instances: Vec<Option<Instance>>,
     pub(crate) files: Files,
-    /// Labels of the policies to which this one may switch.
+    /// Labels of the policies to which this policy may switch.
     pub(crate) labels: Vec<String>,
 }
 
-/// A subroutine: its definitions concatenated in source order, with the built-in one last.
+/// A subroutine: its definitions concatenated in source order, with the built-in definition last.
 #[derive(Debug, Default)]
 pub(crate) struct Routine {
     pub(crate) name: String,
     pub(crate) body: Block,
-    /// Whether the policy adds statements of its own to this routine or to a routine called from
-    /// it.
+    /// Whether the policy adds statements of its own to this routine or to any routine that it
+    /// calls.
     pub(crate) extends_builtin: bool,
 }
 
@@ -121,7 +121,8 @@ pub(crate) struct ObjectRow {
 /// Statements, in order.
 pub(crate) type Block = Vec<Statement>;
 
-/// One statement. The type is small, because CPU cache misses dominate the cost of evaluation.
+/// One statement. The type must stay small, because CPU cache misses dominate the cost of
+/// evaluation.
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(crate) operation: Operation,
@@ -267,7 +268,8 @@ impl Program {
         &self.backends
     }
 
-    /// Returns the backend to use if none is set: the one named `default`, or otherwise the first.
+    /// Returns the backend to use if none is set: the backend named `default`, or otherwise the
+    /// first declared backend.
     pub fn default_backend(&self) -> Option<u32> {
         self.default_backend
     }

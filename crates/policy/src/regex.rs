@@ -12,16 +12,17 @@ use crate::fault::Faults;
 use crate::source::Span;
 use crate::value::Failure;
 
-/// Maximum match steps; 1,000 steps take about 10 µs.
+/// Maximum number of match steps; 1,000 steps take about 10 µs.
 pub(crate) const MATCH_STEPS_MAX: u32 = 10_000;
-/// Maximum nested backtracking points in a match.
+/// Maximum number of nested backtracking points in a match.
 pub(crate) const MATCH_DEPTH_MAX: u32 = 1_000;
 /// Maximum heap memory of a match, in KiB.
 pub(crate) const MATCH_HEAP_KIB_MAX: u32 = 1_024;
 /// Maximum pattern length in bytes.
 pub(crate) const REGEX_BYTES_MAX: usize = 16 * 1024;
 
-/// Maximum groups: group 0 (the match) and the groups available to a replacement, `\1` to `\9`.
+/// Maximum number of groups: group 0 (the match) and the groups available to a replacement, `\1` to
+/// `\9`.
 const GROUPS_MAX: usize = 10;
 
 /// The byte range of each group; group 0 is the entire match.
@@ -37,7 +38,8 @@ pub(crate) struct Regex {
 }
 
 impl Regex {
-    /// Compiles `pattern`. The error consists of PCRE's message and the offset in the pattern.
+    /// Compiles `pattern`. The error consists of PCRE's message and the offset of the fault in the
+    /// pattern.
     pub(crate) fn new(pattern: &str) -> Result<Regex, String> {
         if pattern.len() > REGEX_BYTES_MAX {
             return Err(format!("longer than {REGEX_BYTES_MAX} bytes"));

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-/// Maximum files in one policy.
+/// Maximum number of files in one policy.
 pub const FILES_MAX: usize = 256;
 /// Maximum file size in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
@@ -14,14 +14,14 @@ pub const INCLUDE_DEPTH_MAX: usize = 16;
 /// A source file.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// Path, as specified by the caller or by the `include`.
+    /// Path, as specified by the caller or in the `include` statement.
     pub name: String,
     /// Source text.
     pub text: String,
 }
 
-/// Loads an included file, given the included path and the name of the including file. An error
-/// message is reported verbatim.
+/// Loads an included file, given the included path and the name of the including file. The loader's
+/// error message is reported verbatim.
 pub type Loader<'l> = dyn FnMut(&str, &str) -> Result<File, String> + 'l;
 
 /// A byte range in one file.

@@ -21,7 +21,7 @@ pub(crate) fn duration_unit(unit: &str) -> Option<f64> {
     DURATIONS.iter().find(|(name, _)| *name == unit).map(|(_, seconds)| *seconds)
 }
 
-/// Returns the size of a size unit, in bytes. Ignores letter case. Every unit but `b` may be
+/// Returns the value of a size unit, in bytes. Letter case is ignored. Every unit but `b` may be
 /// abbreviated to its first letter. In policy source, a bare `m` means minutes unless the checker
 /// expects a size.
 pub(crate) fn size_unit(unit: &str) -> Option<i64> {

@@ -88,8 +88,8 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Returns this value with owned content. A HEADER, which borrows from the program, becomes
-    /// [`Value::Void`].
+    /// Returns this value with owned content. A HEADER, which can only be borrowed from the
+    /// program, becomes [`Value::Void`].
     pub(crate) fn into_owned(self) -> Value<'static> {
         match self {
             Value::Void | Value::Header(..) => Value::Void,
@@ -152,7 +152,7 @@ pub(crate) fn final_status(value: i64) -> Result<u16, Failure> {
 
 /// Reason why evaluation failed. The request ends with 503.
 ///
-/// Its size is that of a pointer, so that `Result`s stay small.
+/// The type is as small as a pointer, so that `Result`s stay small.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(Box<(String, Option<Place>)>);
 

@@ -169,7 +169,7 @@ macro_rules! part {
     };
 }
 
-/// Declares a closed set of words: an enum with each variant's spelling on the wire, and the
+/// Declares a closed set of words: an enum with the spelling of each variant on the wire, and
 /// conversions in both directions.
 macro_rules! words {
     (

@@ -39,8 +39,8 @@ pub struct Field {
     pub is_text: bool,
     /// Whether the field is an identifier rather than a quantity.
     pub is_id: bool,
-    /// Protobuf field number; `None` if the field is computed from others. The port of an address
-    /// has the next number.
+    /// Protobuf field number; `None` if the field is computed from other fields. The port of an
+    /// address has the next number.
     pub tag: Option<u32>,
     /// Documentation, one item per source line.
     pub doc: &'static [&'static str],

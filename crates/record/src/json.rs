@@ -187,8 +187,8 @@ impl<'de> Visitor<'de> for Object<'_> {
     }
 }
 
-/// Checks a message's computed flags against those in its JSON line. `is_true` has the bit of each
-/// flag set that is true in the line.
+/// Checks a message's computed flags against the flags in its JSON line. In `is_true`, the bit of
+/// each flag that is true in the line is set.
 fn check_computed(message: &dyn Message, is_true: u64) -> Result<(), String> {
     let (mut at, mut fault) = (0, None);
     message.each(&mut |field, datum| {

@@ -7,9 +7,9 @@
 //! `proto/telemetry.proto`, the console's types and the tables in `schema/` from the declarations.
 //! `human.rs` selects the fields for a human-readable line.
 //!
-//! Pure: uses no clock, no socket, and no other Thalweg crate except `thalweg-units`, which formats
-//! quantities. An agent sends records in a [`Batch`]. The JSON line is an interface for the console
-//! and log shippers; its version is [`SCHEMA_VERSION`].
+//! This crate uses no clock, no socket, and no other Thalweg crate except `thalweg-units`, which
+//! formats quantities. An agent sends records in a [`Batch`]. The JSON line is an interface for the
+//! console and log shippers; the version of the line format is [`SCHEMA_VERSION`].
 
 #[macro_use]
 mod declare;

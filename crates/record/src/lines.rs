@@ -4,7 +4,7 @@
 
 use crate::LineTag;
 
-/// Maximum lines per record.
+/// Maximum number of lines per record.
 pub const LINES_MAX: usize = 100;
 /// Maximum length of a line's text, in bytes. Longer text is truncated.
 pub const LINE_BYTES_MAX: usize = 4 * 1024;

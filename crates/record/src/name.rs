@@ -1,4 +1,4 @@
-//! Names of machines, edges and PoPs. They appear unescaped in URLs, keys and log lines, so every
+//! Names of machines, edges and PoPs. Names appear unescaped in URLs, keys and log lines, so every
 //! component accepts the same restricted names.
 
 /// Maximum length of a name in bytes, the same as for DNS names.

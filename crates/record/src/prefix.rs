@@ -32,7 +32,8 @@ pub enum PrefixError {
         /// The prefix with those bits cleared.
         prefix: Prefix,
     },
-    /// The address is an IPv4-mapped IPv6 address. Such clients are looked up as IPv4.
+    /// The address is an IPv4-mapped IPv6 address. Clients with such addresses are looked up as
+    /// IPv4.
     Mapped,
 }
 
@@ -86,7 +87,7 @@ impl Prefix {
         Self::cut(address, bits)
     }
 
-    /// Parses a prefix or a single address. Access settings allow both.
+    /// Parses a prefix or a single address, as access settings allow.
     ///
     /// # Errors
     ///

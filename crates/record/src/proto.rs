@@ -101,7 +101,7 @@ impl Batch {
 impl EdgePosition {
     /// Appends edge positions to `out`, which must end with an encoded batch.
     pub fn encode<'a>(heard: impl Iterator<Item = &'a Self>, out: &mut Vec<u8>) {
-        // Decoding concatenated encodings merges them (protobuf's "Last One Wins").
+        // Decoding concatenated encodings merges the messages (protobuf's "Last One Wins").
         let field = Spooled::DECLARED.field("heard");
         heard.for_each(|one| write_field(field, Datum::Part(one), out));
     }
@@ -179,7 +179,7 @@ impl Slot for Record {
     fn part(&mut self) -> Option<&mut dyn Message> {
         match self {
             Self::Socket(record) => Some(&mut **record),
-            // The record is blank, so it is not shared yet.
+            // A blank record is not shared yet.
             Self::Response(record) => Arc::get_mut(record).map(|record| record as &mut dyn Message),
             Self::Loss(record) => Some(record),
         }
@@ -251,7 +251,7 @@ fn decode<T: Build>(bytes: &[u8]) -> Result<T, DecodeError> {
     Ok(message)
 }
 
-/// Decodes a message into a blank one. If decoding fails and the message has a newer version,
+/// Decodes bytes into a blank message. If decoding fails and the message has a newer version,
 /// returns the version error, because the version explains the failure.
 fn read(message: &mut dyn Message, bytes: &[u8]) -> Result<(), DecodeError> {
     let declared = message.declared();

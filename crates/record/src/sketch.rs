@@ -21,7 +21,7 @@ impl Sketch {
         self.add_times(value, 1);
     }
 
-    /// Counts a value that occurred `times` times.
+    /// Counts a value `times` times.
     pub fn add_times(&mut self, value: u64, times: u64) {
         if value > 0 && times > 0 {
             let bucket = ((value as f64).ln() / GAMMA.ln()).ceil();

@@ -301,7 +301,7 @@ fn goodput_is_acknowledged_bytes_per_second_of_busy_time() {
     let most =
         Delivery { acked_bytes: u64::MAX, busy_us: Some(1), rwnd_limited_us: None, ..delivery.clone() };
     assert_eq!(goodput(Some(most)), Some(u64::MAX));
-    // The kernel's own busy time has ticks of milliseconds.
+    // The kernel counts busy time in ticks of milliseconds.
     let live = |busy_us| Delivery { is_source_limited: true, busy_us: Some(busy_us), ..delivery.clone() };
     assert_eq!(goodput(Some(live(39_999))), None);
     assert_eq!(goodput(Some(live(40_000))), Some(31_465_000));
@@ -360,7 +360,7 @@ fn any_value(field: &'static Field) -> BoxedStrategy<Any> {
         Kind::Number(bits) => any::<u64>().prop_map(move |n| Datum::Number(n >> (64 - bits))).boxed(),
         Kind::Text => any::<String>().prop_map(|text| Datum::Text(text.into())).boxed(),
         Kind::Word(words) => select(words.all).prop_map(|word| Datum::Text(word.into())).boxed(),
-        // JSON lines have milliseconds, up to the latest representable time.
+        // JSON lines state times to the millisecond, up to the latest representable time.
         Kind::Time => (0..=253_402_207_200_999u64).prop_map(|ms| Datum::Number(ms * 1000)).boxed(),
         // The IPv6 flow label and scope ID have no meaning on other machines, so they are not
         // encoded.

@@ -25,9 +25,9 @@ pub(crate) enum Datum<'a> {
     Ip(IpAddr),
     /// When decoding: the port of an address.
     Port(u16),
-    /// When encoding; parts are decoded through [`Slot::part`].
+    /// When encoding: a nested message. Parts are decoded through [`Slot::part`].
     Part(&'a dyn Message),
-    /// When encoding, like [`Datum::Part`].
+    /// When encoding: a list of messages, decoded like [`Datum::Part`].
     List(Vec<Datum<'a>>),
 }
 
@@ -61,7 +61,7 @@ impl From<Option<u64>> for Datum<'_> {
     }
 }
 
-/// An invalid value for the named field, such as `Socket.cause`.
+/// Error for an invalid value. Names the field, such as `Socket.cause`.
 #[derive(Debug)]
 pub(crate) struct Invalid(pub(crate) String);
 
@@ -175,7 +175,7 @@ pub(crate) trait Type: Slot + Blank + 'static {
         Some(self)
     }
 
-    /// See [`Message::is_whole`]; the lowest bit stands for this type's first field.
+    /// See [`Message::is_whole`]; the lowest bit belongs to this type's first field.
     fn is_whole(&self, _seen: u64) -> bool {
         true
     }

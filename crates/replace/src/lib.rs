@@ -4,8 +4,8 @@
 //! `PATH.new`, such as one left by a killed process, is removed first. If it is a symbolic link,
 //! the link's target is not touched.
 //!
-//! **Invariant:** a reader that opens the file at any time, including after a crash, sees either
-//! the old or the new content, never a mix.
+//! **Invariant:** a reader that opens the file at any time, including after the process has
+//! crashed, sees either the old or the new content, never a mix.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

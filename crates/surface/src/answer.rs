@@ -37,7 +37,7 @@ impl Refusal {
         Self { status, reason: reason.to_string(), field: None }
     }
 
-    /// Adds a field to the response, or replaces the one added before.
+    /// Adds a field to the response, replacing any field added earlier.
     pub fn with_field(self, name: HeaderName, value: HeaderValue) -> Self {
         Self { field: Some((name, value)), ..self }
     }
@@ -78,9 +78,9 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// Converts the content of errors created by the router, such as a 404 or an invalid query, to that
-/// of a [`Refusal`]. Other fields remain, such as `Allow` in a 405 (RFC 9110 §15.5.6). HTML pages
-/// are left unchanged.
+/// Converts errors created by the router, such as a 404 or an invalid query, to the form of a
+/// [`Refusal`]. Other fields remain, such as `Allow` in a 405 (RFC 9110 §15.5.6). HTML pages are
+/// left unchanged.
 pub(crate) async fn uniform(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);

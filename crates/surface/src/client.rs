@@ -2,8 +2,8 @@
 //! that contain the URL.
 //!
 //! The connector of hyper-util tries a name's IPv4 and IPv6 addresses in parallel ("happy
-//! eyeballs", RFC 8305). Redirects are returned to the caller rather than followed. TLS is for
-//! `https` URLs, with [`ClientTls`].
+//! eyeballs", RFC 8305). Redirects are returned to the caller rather than followed. `https` URLs
+//! require a [`ClientTls`].
 
 use std::fmt;
 use std::io;
@@ -85,7 +85,7 @@ pub enum Failure {
     /// The connection was closed before the end of the response head, or the peer does not speak
     /// HTTP.
     NoAnswer(Cause),
-    /// No response head arrived within this time.
+    /// The response head did not arrive within this time.
     Late(Duration),
     /// No content arrived for this time.
     Silent(Duration),

@@ -75,9 +75,9 @@ impl Guard {
             Some(origin) => {
                 let remedy = match pages {
                     Pages::None => "use the command line or the API",
-                    Pages::Own => "a proxy in between must keep Host",
+                    Pages::Own => "a proxy in between must forward Host unchanged",
                 };
-                let why = format!("a page of {origin} may not do this at {host:?}: {remedy}");
+                let why = format!("pages from {origin} may not send requests to {host:?}: {remedy}");
                 Err(Refusal::new(StatusCode::FORBIDDEN, why))
             }
             None => Ok(()),

@@ -34,8 +34,8 @@ use crate::connections::{Connection, Connections, InProgress};
 use crate::guard::{Guard, Pages, check};
 use crate::tls::{Accepted, PeerNames, ServerTls};
 
-/// Maximum time to finish open responses after `stop` resolves. It is needed because record streams
-/// may never end.
+/// Maximum time to finish open responses after `stop` resolves. The limit is needed because record
+/// streams may never end.
 const STOP_TIME_MAX: Duration = Duration::from_millis(200);
 /// Maximum time from the start of a connection, or from the end of a response, to the end of the
 /// next request head.
@@ -79,8 +79,8 @@ impl From<TcpListener> for Listener {
 /// Serves `router` behind the guard until `stop` resolves. The server then accepts no more requests
 /// and finishes open responses within 200 ms; responses still open after that are cut off.
 ///
-/// With TLS, requests of clients with a verified certificate have its [`PeerNames`] as extension.
-/// Clients that speak HTTP without TLS get 400.
+/// With TLS, a request from a client with a verified certificate has the certificate's
+/// [`PeerNames`] as an extension. Clients that speak HTTP without TLS get 400.
 ///
 /// # Errors
 ///
@@ -166,8 +166,8 @@ impl Server {
         });
     }
 
-    /// Closes an idle connection after a failed accept, because its usual cause is that the process
-    /// has no free file descriptor.
+    /// Closes an idle connection after a failed accept. The usual cause of such a failure is that
+    /// the process has no free file descriptor.
     async fn make_room(&self, error: &io::Error) {
         self.shared.log_failed(|| tracing::warn!(%error, "cannot accept a connection"));
         self.connections.close_idlest();
@@ -197,7 +197,7 @@ impl Shared {
         }
     }
 
-    /// Serves the requests of a client, whose certificate has these names.
+    /// Serves the requests of a client; `names` are those in the client's certificate.
     async fn serve_http(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -241,12 +241,12 @@ impl Shared {
     }
 }
 
-/// Returns routes that ask clients without TLS to use it.
+/// Returns routes that tell clients without TLS to use TLS.
 fn expects_tls() -> Router {
     Router::new().fallback(async || Refusal::bad_request("this port expects TLS: use https://"))
 }
 
-/// Content of a response, whose request is in progress until the content has been sent.
+/// Content of a response. The request counts as in progress until the content has been sent.
 struct ServedContent {
     content: Body,
     _in_progress: InProgress,

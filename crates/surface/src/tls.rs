@@ -1,5 +1,5 @@
-//! TLS for surfaces and their clients: certificates from PEM files, which take effect when they
-//! change.
+//! TLS for surfaces and their clients, with certificates from PEM files. Changed files take effect
+//! without a restart.
 //!
 //! Versions 1.2 and 1.3, with the cipher suites that rustls considers safe.
 //!
@@ -26,9 +26,9 @@ pub use server::{PeerNames, ServerTls};
 /// PEM files that prove an identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPair {
-    /// The certificate, followed by those of intermediate authorities.
+    /// File with the certificate, followed by the certificates of intermediate authorities.
     pub certificate: PathBuf,
-    /// The certificate's private key.
+    /// File with the certificate's private key.
     pub key: PathBuf,
 }
 

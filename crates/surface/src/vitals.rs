@@ -20,7 +20,8 @@ use crate::serve::serve;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Builds the monitoring routes. `/metrics` returns `figures` as OpenMetrics text. `/healthz`
-/// returns `ok` as long as the process responds. `/readyz` returns `ready`, or 503 with the reason.
+/// returns `ok` as long as the process responds. `/readyz` returns `ready` if the future of the
+/// argument `ready` succeeds, otherwise 503 with the reason.
 pub fn vitals<M, G, R, F>(figures: M, ready: R) -> Router
 where
     M: Fn() -> G + Clone + Send + Sync + 'static,

@@ -23,7 +23,7 @@ use crate::sockopt::{self, SocketOption};
 
 const TIMESTAMPING: SocketOption = (libc::SOL_SOCKET, libc::SO_TIMESTAMPING);
 
-/// Reports software timestamps without the packet, and numbers bytes from the next one written.
+/// Reports software timestamps without the packet, and numbers bytes from the next byte written.
 /// Byte numbers that start at the next byte need Linux 6.2 (`OPT_ID_TCP`); older kernels refuse the
 /// unknown flag.
 const REPORT: u32 = libc::SOF_TIMESTAMPING_SOFTWARE
@@ -32,7 +32,7 @@ const REPORT: u32 = libc::SOF_TIMESTAMPING_SOFTWARE
     | OPT_ID_TCP;
 /// `SOF_TIMESTAMPING_OPT_ID_TCP`, which libc lacks.
 const OPT_ID_TCP: u32 = 1 << 16;
-/// `SCM_TSTAMP_ACK` of linux/errqueue.h: the timestamp is of an acknowledgement.
+/// `SCM_TSTAMP_ACK` of linux/errqueue.h: the timestamp belongs to an acknowledgement.
 const SCM_TSTAMP_ACK: u32 = 2;
 /// Requests a timestamp of the acknowledgement.
 const TX_ACK: u32 = libc::SOF_TIMESTAMPING_TX_ACK;
@@ -40,20 +40,21 @@ const TX_ACK: u32 = libc::SOF_TIMESTAMPING_TX_ACK;
 /// `sock_extended_err` with an IPv6 address (44 bytes), each with its header, and some room.
 const CONTROL_BYTES: usize = 256;
 
-/// Control messages, aligned as their headers.
+/// Control messages, with the alignment of their headers.
 #[repr(align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
 /// The acknowledgement of a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledgement {
-    /// Number of the byte: the bytes written between [`enable`] and this byte, modulo 2³².
+    /// Number of the byte: how many bytes were written between [`enable`] and this byte, modulo
+    /// 2³².
     pub byte: u32,
     /// When the acknowledgement arrived, by the system's clock.
     pub at: SystemTime,
 }
 
-/// Prepares a socket for timestamps, and numbers its bytes: byte 0 is the next one written.
+/// Prepares a socket for timestamps, and numbers its bytes: byte 0 is the next byte written.
 ///
 /// # Errors
 ///

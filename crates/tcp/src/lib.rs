@@ -47,7 +47,7 @@ pub enum Error {
         /// The algorithms in `net.ipv4.tcp_allowed_congestion_control`.
         allowed: Vec<CongestionControl>,
     },
-    /// The kernel accepted the algorithm but reports a different one in use.
+    /// The kernel accepted the algorithm but reports that a different algorithm is in use.
     NotApplied {
         /// The requested algorithm.
         name: CongestionControl,

@@ -49,7 +49,7 @@ pub(crate) fn set(fd: BorrowedFd<'_>, (level, name): SocketOption, value: &[u8])
     Ok(())
 }
 
-/// Room for one control message with a `u32`, aligned as its header.
+/// Room for one control message with a `u32`, with the alignment of the message's header.
 #[repr(C)]
 struct OneMessage {
     header: libc::cmsghdr,

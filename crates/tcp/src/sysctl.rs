@@ -28,8 +28,8 @@ fn read_switch(path: &str) -> io::Result<bool> {
 }
 
 /// Returns a warning if `net.ipv4.tcp_no_metrics_save` is 0. The kernel then starts a connection
-/// with the slow start threshold, RTT and reordering of earlier ones to the same address, whatever
-/// their congestion control. Returns `None` if the setting cannot be read.
+/// with the slow start threshold, RTT and reordering of earlier connections to the same address,
+/// whatever their congestion control. Returns `None` if the setting cannot be read.
 pub fn metrics_save_warning() -> Option<&'static str> {
     (!read_switch(NO_METRICS_SAVE).ok()?).then_some(
         "connections to a client start with the slow start threshold and RTT of its earlier ones, even \

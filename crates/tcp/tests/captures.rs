@@ -118,7 +118,7 @@ fn message_cut_at_any_byte_is_an_error_or_lacks_trailing_attributes() {
             Err(_) => errors += 1,
         }
     }
-    // Cuts between two attributes are the only undetectable ones.
+    // Only cuts between two attributes are undetectable.
     assert!(errors > message.len() - 20, "{errors} of {}", message.len());
 }
 

@@ -31,7 +31,8 @@ impl Backoff {
         self.most == FIRST_MAX
     }
 
-    /// Returns the pause after a failure: between half its upper bound and all of it.
+    /// Returns the pause after a failure: a random time between half the upper bound and the upper
+    /// bound.
     pub fn pause(&mut self) -> Duration {
         let random = f64::from((RandomState::new().hash_one(()) >> 32) as u32) / f64::from(u32::MAX);
         let pause = self.most.mul_f64(0.5 + 0.5 * random);

@@ -23,8 +23,8 @@ pub const ROWS_MAX: u32 = 1000;
 const GROUPS_MAX: u32 = 50;
 /// Maximum duration of a query.
 pub const QUERY_TIME_MAX: Duration = Duration::from_secs(10);
-/// Number of SQLite VM instructions between two deadline checks. They take well under a
-/// millisecond.
+/// Number of SQLite VM instructions between two deadline checks. Running these instructions takes
+/// well under a millisecond.
 const CHECK_INTERVAL_OPS: i32 = 10_000;
 
 const SOCKETS: &str = include_str!("../../../schema/queries/console/sockets.sqlite.sql");

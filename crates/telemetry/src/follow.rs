@@ -120,7 +120,7 @@ impl EdgeFollower {
         while !self.forward(epoch, number, item.clone(), edge_losses) {
             tokio::time::sleep(RETRY_PAUSE).await;
         }
-        // Ignore an epoch without responses: the previous epoch remains the last one.
+        // Ignore an epoch without responses: the previous epoch remains the last epoch that ended.
         if number > 0 {
             self.ended_epoch = Some(epoch);
         }

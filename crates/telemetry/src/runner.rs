@@ -45,8 +45,8 @@ pub struct SinkState {
 }
 
 impl Runner {
-    /// Starts a thread for each sink. It stores the records already in the spool and those that
-    /// arrive later. All readers are opened before the first thread starts, because the spool
+    /// Starts a thread for each sink, which stores the records already in the spool and the records
+    /// that arrive later. All readers are opened before the first thread starts, because the spool
     /// deletes records that no reader needs. `ended` is notified when any of the threads exits.
     ///
     /// # Errors

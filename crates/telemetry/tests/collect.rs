@@ -1,5 +1,4 @@
-//! Collector tests with real loopback sockets. The server under observation does not know about the
-//! collector.
+//! Collector tests with real loopback sockets. The observed server takes no part in the collection.
 
 #![allow(clippy::unwrap_used)]
 

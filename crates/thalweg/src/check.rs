@@ -1,8 +1,8 @@
 //! `thalweg check FILE…`: detects the kind of each file, checks it and reports all faults.
 //!
-//! A file is a policy if its name ends in `.vcl` or its content starts like VCL. It is a bundle if
-//! its name ends in `.json` or its content starts with `{`, as no config does. Any other file is a
-//! config.
+//! A file is a policy if its name ends in `.vcl`, or if its content starts like VCL and its name
+//! does not end in `.toml` or `.json`. A file is a bundle if its name ends in `.json` or its
+//! content starts with `{`, as no config does. Any other file is a config.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(crate) fn check(files: &[PathBuf]) -> Result<(), Failed> {
 fn check_file(file: &Path) -> anyhow::Result<String> {
     let is_named = |extension: &str| file.extension().is_some_and(|found| found == extension);
     let name = file.display();
-    // The file is read only once, because piped input cannot be read again.
+    // Read a config or bundle only once, because piped input cannot be read again.
     let text = std::fs::read(file).with_context(|| format!("cannot read {name}"))?;
     if is_named("vcl") || !is_named("toml") && !is_named("json") && begins_policy(&text) {
         let (_, warnings) = policy::check(file)?;

@@ -37,8 +37,8 @@ fn read(path: &Path) -> Result<File, String> {
     Ok(File { name, text })
 }
 
-/// Returns what the compiler may assume about this machine. Geo databases and labels are left
-/// unspecified, because they depend on an edge's settings.
+/// Returns the facts about this machine that the compiler may assume. Geo databases and labels are
+/// left unspecified, because they depend on an edge's settings.
 fn known() -> Known {
     let algorithms = congestion::available().ok();
     Known {

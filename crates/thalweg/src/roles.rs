@@ -153,7 +153,8 @@ impl Roles {
         }
     }
 
-    /// Starts all roles and stops all of them on a signal or when any role fails.
+    /// Starts all roles, and stops all of them on a signal or when a role fails. A failure of the
+    /// agent is only logged if the process also runs an edge or an origin.
     async fn run(self, mut signals: Signals) -> anyhow::Result<()> {
         let (trigger, shutdown) = shutdown::channel();
         let requested = || shutdown.clone().requested();

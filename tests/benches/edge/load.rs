@@ -22,7 +22,8 @@ use tokio::task::JoinSet;
 /// The `Host` field of all requests.
 pub(crate) const HOST: &str = "bench";
 const READ_BYTES: usize = 1 << 20;
-/// Maximum bytes per read until the head is complete. Content read with the head has to be copied.
+/// Maximum number of bytes per read until the head is complete. Content read with the head has to
+/// be copied.
 const HEAD_READ_BYTES: usize = 2048;
 const HEAD_BYTES_MAX: usize = 8192;
 

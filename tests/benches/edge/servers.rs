@@ -97,7 +97,7 @@ pub(crate) struct Site {
 pub(crate) struct Peer {
     pub(crate) kind: Kind,
     server: Server,
-    /// The process that writes the log, if it is a separate one.
+    /// The process that writes the log, if it is separate from the server.
     logger: Option<Server>,
     /// Log file, if any.
     log: Option<PathBuf>,
@@ -322,7 +322,7 @@ fn varnish(
         "thread_pool_max=5000",
         "thread_pool_add_delay=0",
         "listen_depth=4096",
-        // One large response may evict many small ones.
+        // One large response may evict many small responses.
         "nuke_limit=10000",
         "http_gzip_support=off",
         &idle,

@@ -1,5 +1,5 @@
-//! The cache's own eviction policy and the ones it is compared with. Objects are identified by
-//! number.
+//! The cache's own eviction policy and the policies with which it is compared. Objects are
+//! identified by number.
 
 use thalweg_cache::eviction;
 
@@ -40,7 +40,7 @@ impl Policy for S3Fifo {
             }
         }
         let frequency = self.frequencies[object as usize].insert(eviction::Frequency::default());
-        // Spread the number over all bits, because a sharded hash table also uses the upper ones.
+        // Spread the number over all bits, because a sharded hash table also uses the upper bits.
         let digest = u64::from(object).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.policy.insert(object, digest, bytes, frequency);
         false
@@ -160,7 +160,7 @@ impl Policy for Clock {
     }
 }
 
-/// SIEVE: a hand moves from the oldest object to the newest and evicts unused objects; used ones
+/// SIEVE: a hand moves from the oldest object to the newest and evicts unused objects; used objects
 /// stay in place (Zhang et al., "SIEVE is simpler than LRU", NSDI 2024).
 pub(crate) struct Sieve {
     ring: Ring,

@@ -202,7 +202,7 @@ fn show(program: &Ended, number: usize, total: usize) {
     println!("[{number}/{total}] {name} ({:.1} s): {last}", took.as_secs_f64());
 }
 
-/// Prints the number of tests and the slowest ones.
+/// Prints the number of tests, and the slowest tests.
 fn report(ended: &[Ended]) {
     let mut tests: Vec<(f64, String)> = Vec::new();
     for program in ended {

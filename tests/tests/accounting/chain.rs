@@ -135,7 +135,7 @@ fn started_responses_reach_clickhouse_once_or_are_counted() {
     let (mut chain, seen) = (Chain::start(), Seen::default());
     chain.agent.wait_for_log(FOLLOWING);
     // Responses before the first one in the agent's spool are not accounted for, so wait until the
-    // spool has one.
+    // spool contains a response.
     seen.send_quiet_requests(chain.address);
     chain.wait_for_all();
 

@@ -9,7 +9,7 @@ use super::*;
 
 /// Number of requests sent without load, before and after the kills.
 pub(super) const REQUESTS_IN_QUIET: u64 = 200;
-/// Maximum requests between two events under load.
+/// Maximum number of requests between two events under load.
 const REQUESTS_BETWEEN: u64 = 1_500;
 /// Content length of a response: more than the socket buffers hold, so that a kill interrupts the
 /// response.
@@ -73,7 +73,7 @@ impl Seen {
         });
     }
 
-    /// Sends requests on one connection. Clients differ in turn: the edge responds itself, its
+    /// Sends requests on one connection. Depending on the client, the edge responds itself, its
     /// backend responds, or the edge responds once and closes the connection.
     fn use_connection(&self, edge: SocketAddr, client: u64, path: &str) -> io::Result<()> {
         let (method, is_kept) = [("TRACE", true), ("GET", true), ("TRACE", false)][client as usize % 3];
@@ -97,7 +97,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Sends requests with [`send_requests`] while nothing is killed.
+    /// Sends [`REQUESTS_IN_QUIET`] requests. No process may be killed in the meantime.
     pub(super) fn send_quiet_requests(&self, edge: SocketAddr) {
         send_requests(edge, REQUESTS_IN_QUIET, 0, &self.complete);
     }
@@ -182,7 +182,7 @@ fn responses_started_by_a_killed_edge_are_stored_or_counted() {
     let mut following = Some(start().0);
     following.as_ref().unwrap().wait_for_log(FOLLOWING);
     // Responses before the first one in the agent's spool are not accounted for, so wait until the
-    // spool has one.
+    // spool contains a response.
     seen.send_quiet_requests(address);
     wait_for_all();
 

@@ -188,7 +188,7 @@ impl Loop {
     }
 }
 
-/// Observations that later ones must not contradict.
+/// Observations that later observations must not contradict.
 #[derive(Debug, Default)]
 struct Seen {
     /// The edge's bundle number.

@@ -20,8 +20,8 @@ use crate::sequence::{Answer, Form, Sequence};
 /// Number of bytes of a halting response that are sent before the proxy gets time to disconnect.
 const LITTLE_BYTES: usize = 64 * 1024;
 /// Time after which a proxy that is still connected is sent the rest of a response. There is no
-/// event to wait for: a proxy that does not want the rest disconnects, but one that wants it sends
-/// nothing.
+/// event to wait for: a proxy that does not want the rest disconnects, but a proxy that wants it
+/// sends nothing.
 const GONE_MAX: Duration = Duration::from_millis(300);
 
 /// A request as received by the backend.

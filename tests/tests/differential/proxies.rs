@@ -54,8 +54,8 @@ impl Server {
         let at = backend.address;
         let named =
             |name| format!("backend {name} {{ .host = \"{}\"; .port = \"{}\"; }}", at.ip(), at.port());
-        // Varnish rejects unused backends, so declare the second one, which the policy's directors
-        // use, only with a policy.
+        // Varnish rejects unused backends, so declare the second backend, which the policy's
+        // directors use, only with a policy.
         let text = policy.map_or_else(String::new, |policy| format!("{}\n{policy}", named("twin")));
         let file = directory.join("policy.vcl");
         std::fs::write(&file, format!("vcl 4.1;\n{}\n{text}", named("scripted")))?;

@@ -20,7 +20,7 @@ use crate::sequence::{Request, Sequence, Step};
 const LATER: Duration = Duration::from_millis(3100);
 /// Time limit for background work caused by a response.
 const BACKGROUND_MAX: Duration = Duration::from_secs(2);
-/// Time to wait for parallel requests to reach the backend; collapsed ones never do.
+/// Time to wait for parallel requests to reach the backend; collapsed requests never do.
 const TOGETHER_MAX: Duration = Duration::from_millis(500);
 /// Maximum length of content shown verbatim. For longer content, only the length is shown.
 const CONTENT_SHOWN_MAX: usize = 1000;

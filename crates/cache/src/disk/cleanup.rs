@@ -9,9 +9,10 @@ use super::tier::Tier;
 use crate::purge::Position;
 use crate::sync::lock;
 
-/// Maximum file removals queued for a retry; beyond it, the journal is kept until the next start.
+/// Maximum number of file removals queued for a retry. If another one fails, the journal is kept
+/// until the next start.
 const FILES_MAX: usize = 1024;
-/// Maximum head writes queued for a retry; beyond it, they are left to the next sweep.
+/// Maximum number of head writes queued for a retry. Further ones are left to the next sweep.
 const HEADS_MAX: usize = 1024;
 
 /// Files still to be removed, and copies whose newest head has not been written.
@@ -19,7 +20,7 @@ const HEADS_MAX: usize = 1024;
 pub(super) struct Cleanup {
     files: Vec<Name>,
     heads: Vec<Arc<DiskCopy>>,
-    /// Number of heads left to later sweeps so far.
+    /// Number of heads left to sweeps so far.
     heads_left: u64,
     /// Whether only a restart can complete the cleanup.
     until_restart: bool,

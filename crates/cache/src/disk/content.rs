@@ -25,8 +25,8 @@ use crate::sync::lock;
 /// Content smaller than this is promoted to memory on its next use, and then sent with its head in
 /// one `writev`.
 pub(crate) const PROMOTED_BYTES_MAX: u64 = 32 * 1024;
-/// Maximum bytes returned to a reader at once. All their blocks are in the page cache when the
-/// first byte is sent.
+/// Maximum number of bytes returned to a reader at once. All blocks that contain them are in the
+/// page cache when the first byte is sent.
 const PIECE_BYTES_MAX: u64 = 4 * BLOCK_BYTES as u64;
 
 /// The disk tier, as seen by a copy.
@@ -53,7 +53,7 @@ pub(crate) struct DiskCopy {
     content: OnceLock<Weak<FillBuffer<Arc<Head>>>>,
     hit: AtomicBool,
     gone: AtomicBool,
-    /// The newest head and its purge position, while their write is queued.
+    /// The newest head and its purge position, while a write of the head is queued.
     head: Mutex<Option<(Arc<Head>, Position)>>,
     /// Locked while a head is being written, so that the newest head wins.
     writing_head: Mutex<()>,
@@ -69,7 +69,7 @@ struct State {
     queued: Vec<u64>,
     /// Whether a block could not be read, or failed its checksum.
     is_lost: bool,
-    /// Bytes of the separate head file.
+    /// Size of the separate head file, in bytes.
     head_bytes: u64,
     /// Purge position that the files record or are about to record.
     position: Position,
@@ -324,8 +324,8 @@ impl DiskCopy {
         Some((open, usize::try_from(end - offset).expect("a piece is at most PIECE_BYTES_MAX long")))
     }
 
-    /// Queues a read and verification of the block at byte `offset`. The readers are woken when it
-    /// is done, so the caller must be registered as a waiter.
+    /// Queues a read and verification of the block at byte `offset`. Completion of the read wakes
+    /// all waiting readers, so the caller must already be registered as one.
     pub(crate) fn ask(self: &Arc<Self>, offset: u64, reading: &mut Reading) {
         let block = offset / BLOCK_BYTES as u64;
         (reading.block, reading.is_fresh) = (Some(block), true);
@@ -347,8 +347,9 @@ impl DiskCopy {
         is_usable && open.is_resident(block, self.length)
     }
 
-    /// Returns the result of the read requested for byte `offset`. If another reader has doubted
-    /// the block since it was read, queues it again, so that a wake-up always follows `Pending`.
+    /// Returns the result of the read requested for byte `offset`. If another reader has since
+    /// marked the block as unverified, queues the block again, so that a wake-up always follows
+    /// `Pending`.
     pub(crate) fn answer(self: &Arc<Self>, offset: u64) -> Poll<Result<(), Failure>> {
         let block = offset / BLOCK_BYTES as u64;
         let mut state = lock(&self.state);

@@ -12,8 +12,9 @@
 //! after that, except for the journal, which grows. **Invariant:** nothing outside `DIR/v1` is
 //! touched, and no directory inside it is removed.
 //!
-//! Only the journal is synced. If the process is killed, the kernel still writes the data it has;
-//! after a power loss, checksums detect damaged files.
+//! Files are not synced, except for the journal and before the journal is shortened. If the process
+//! is killed, the kernel still writes the data it has; after a power loss, checksums detect damaged
+//! files.
 
 use std::fmt;
 use std::io;
@@ -176,7 +177,7 @@ impl Directory {
         let _ = unlinkat(&self.0, format!("{TMP}/{number:016x}").as_str(), AtFlags::empty());
     }
 
-    /// Removes a file and its head file. Readers that have it open can continue.
+    /// Removes a file and its head file. Readers that have the file open can continue.
     ///
     /// # Errors
     ///

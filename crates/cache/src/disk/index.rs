@@ -36,8 +36,8 @@ pub(crate) trait Index: Send + Sync {
     /// Removes the response of an evicted copy, unless its content is in memory.
     fn left_disk(&self, copy: &Arc<DiskCopy>);
 
-    /// Fails the content of an unreadable copy and removes its response, unless its content is in
-    /// memory.
+    /// If the content of an unreadable copy is not in memory, fails the content and removes the
+    /// response.
     fn lost(&self, copy: &Arc<DiskCopy>, content: &Arc<Content>);
 
     /// Returns the numbers of the bans in force.

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use super::record::sum;
 use crate::purge::{Ban, Purge, PurgeScope};
 
-/// Maximum bytes of the journal. If a purge would exceed it, one [`Entry::Unlisted`] replaces all
-/// entries.
+/// Maximum size of the journal, in bytes. If a purge would exceed it, one [`Entry::Unlisted`]
+/// replaces all entries.
 pub const JOURNAL_BYTES_MAX: usize = 16 << 20;
 /// Exclusive upper bound of purge numbers.
 const NUMBER_MAX: u64 = 1 << 62;
@@ -45,7 +45,7 @@ pub enum Entry {
     Unknown(u64, Box<[u8]>),
 }
 
-/// Position of a purge in the sequence of purges queued for the journal by this process.
+/// Position of a purge in this process's journal queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(pub(super) u64);
 

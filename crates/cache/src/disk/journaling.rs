@@ -9,7 +9,7 @@
 //! before a sweep has finished, all responses on disk are lost.
 //!
 //! **Invariant:** an entry is removed from the journal only after every file to which it applies
-//! was removed or records the purge itself, and that change was synced.
+//! was removed or itself records the purge, and that change was synced.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,11 +26,13 @@ use super::tier::Tier;
 use crate::purge::Purge;
 use crate::sync::lock;
 
-/// Minimum bytes of a journal for which shortening is worth the sync that it costs.
+/// Minimum size, in bytes, of a journal that is worth shortening, because each shortening costs a
+/// sync.
 pub(super) const SHORTEN_BYTES_MIN: u64 = 64 * 1024;
-/// Maximum purges waiting to be written; beyond it, one [`Entry::Unlisted`] replaces them.
+/// Maximum number of purges waiting to be written. If there would be more, one [`Entry::Unlisted`]
+/// replaces them.
 const WAITING_MAX: usize = 65_536;
-/// Maximum time that a purge waits for the disk.
+/// Maximum time for which a purge waits until the journal is written.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Work queued for the journal.
@@ -243,7 +245,7 @@ impl File {
         Ok(())
     }
 
-    /// Returns whether shortening is worth the sync.
+    /// Returns whether shortening is worth the cost of a sync.
     fn is_to_be_shortened(&self) -> bool {
         self.end >= SHORTEN_BYTES_MIN || self.is_unlisted || self.failed > 0
     }
@@ -255,8 +257,8 @@ impl File {
         entries.retain(|entry| entry.number() > number || kept.contains(&entry.number()));
         entries.insert(0, Entry::Sequence(self.highest));
         self.rewrite(directory, &entries)?;
-        // Reset this only after the sync: before it, removed files could reappear after a power
-        // loss.
+        // Reset `failed` only after the sync: before it, a power loss could bring removed files
+        // back.
         if self.failed <= number {
             self.failed = 0;
         }

@@ -1,5 +1,4 @@
-//! The disk tier: stored responses in files, which survive a restart and from which `sendfile`
-//! sends.
+//! The disk tier: stored responses in files, which survive a restart and are sent with `sendfile`.
 //!
 //! - [`record`]: encoding of a file's header, which describes the response in it.
 //! - [`journal`]: encoding of the purge journal, which lists purges that may not have been applied
@@ -11,9 +10,9 @@
 //!   [`cleanup`] retries failed work.
 //!
 //! A response is written once it is complete, unless it is too short-lived to be worthwhile. Until
-//! it is written, only memory has it. When a written response is evicted from memory, its content
-//! is demoted to disk and the response stays in the index. Small content is promoted back to memory
-//! on its next use; larger content is sent from the page cache.
+//! then, the response is in memory only. When a written response is evicted from memory, its
+//! content is demoted to disk and the response stays in the index. Small content is promoted back
+//! to memory on its next use; larger content is sent from the page cache.
 //!
 //! **Invariant:** only the tier's threads wait for the disk and then wake readers; workers never
 //! wait, with one exception described in [`content`].

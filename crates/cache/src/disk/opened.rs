@@ -37,7 +37,7 @@ impl Disk {
         std::mem::take(&mut self.journal)
     }
 
-    /// Returns the maximum bytes that files may occupy.
+    /// Returns the maximum total size of the files, in bytes.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }

@@ -10,7 +10,8 @@ use std::sync::{Arc, Weak};
 
 use super::content::DiskCopy;
 
-/// Maximum copies examined per search for a victim, to bound the cost to a single request.
+/// Maximum number of copies examined per search for a victim, to bound the cost to a single
+/// request.
 pub(crate) const STEPS_MAX: usize = 256;
 
 /// The copies on disk, next victim first.

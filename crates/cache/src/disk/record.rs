@@ -38,13 +38,13 @@ use crate::storage::Selection;
 
 /// Header sizes are multiples of this page size, so that content starts on a page.
 pub const HEADER_ALIGN: usize = 4096;
-/// Maximum bytes of a header.
+/// Maximum size of a header, in bytes.
 pub const HEADER_BYTES_MAX: usize = 2 << 20;
-/// Bytes of content per checksum.
+/// Number of content bytes per checksum.
 pub const BLOCK_BYTES: usize = 256 * 1024;
-/// Maximum bytes of a reason phrase in the format.
+/// Maximum length of a reason phrase in the format, in bytes.
 const REASON_BYTES_MAX: usize = 256;
-/// Maximum content bytes of one file.
+/// Maximum size of a file's content, in bytes.
 pub const CONTENT_BYTES_MAX: u64 = 16 << 30;
 
 const MAGIC: [u8; 8] = *b"thalweg\0";
@@ -53,9 +53,9 @@ const MAGIC: [u8; 8] = *b"thalweg\0";
 pub const VERSION: u16 = 3;
 const SECTIONS_AT: usize = 24;
 const SUM: std::ops::Range<usize> = 16..24;
-/// Encoded value length of a selecting field absent from the request.
+/// Encoded value length that marks a selecting field as absent from the request.
 const ABSENT: u32 = u32::MAX;
-/// Encoded stale time of a response that was not soft-purged.
+/// Encoded stale time that marks a response as not soft-purged.
 const NEVER: u64 = u64::MAX;
 
 const _: () = assert!(CONTENT_BYTES_MAX / BLOCK_BYTES as u64 * 8 <= HEADER_BYTES_MAX as u64 / 2);
@@ -73,7 +73,7 @@ pub struct Record {
     pub head: Arc<Head>,
     /// Position of the response in the purge sequence.
     pub position: Position,
-    /// Bytes of content; 0 if the content is in slices.
+    /// Content size in bytes; 0 if the content is in slices.
     pub content_bytes: u64,
     /// XXH3 of each [`BLOCK_BYTES`] of content; the last block may be shorter.
     pub sums: Vec<u64>,

@@ -18,7 +18,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// Smallest page size of any supported machine.
 const PAGE_BYTES_MIN: usize = 4096;
-/// Maximum pages checked per system call.
+/// Maximum number of pages checked per system call.
 const PAGES_MAX: usize = 64;
 
 /// A mapping of a file, used to check which pages are resident.

@@ -32,7 +32,7 @@ const WRITE_THREADS: usize = 2;
 const QUEUE_SHARE_MAX: u64 = 4;
 /// Maximum fraction (1/n) of the disk budget for one response's content.
 const CONTENT_SHARE_MAX: u64 = 4;
-/// Maximum files kept open in addition to those being read.
+/// Maximum number of files kept open in addition to those being read.
 pub(crate) const OPEN_FILES_MAX: usize = 1024;
 /// Minimum lifetime at which a response without a validator is worth writing.
 const LIFETIME_MIN_MS: u64 = 10_000;
@@ -40,25 +40,26 @@ const LIFETIME_MIN_MS: u64 = 10_000;
 const FAILURES_MAX: u32 = 3;
 /// Duration of the pause after failed writes.
 const FAILURES_PAUSE: Duration = Duration::from_secs(10);
-/// How long the budget is limited to the bytes in use when the disk was full.
+/// How long the budget stays reduced to the bytes that were in use when the disk was full.
 const FULL_TIME: Duration = Duration::from_secs(60);
 /// Minimum time between two warnings.
 const WARN_PAUSE: Duration = Duration::from_secs(10);
-/// Maximum time for queued writes once the tier is stopping.
+/// Maximum time to finish queued writes once the tier is stopping.
 const STOP_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// Disk tier statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
-    /// Bytes occupied by files.
+    /// Total size of the files, in bytes.
     pub bytes: u64,
-    /// Maximum bytes that files may occupy.
+    /// Maximum total size of the files, in bytes.
     pub bytes_max: u64,
     /// Stored responses on disk, including those also in memory.
     pub responses: usize,
     /// Files that could not be written, read or removed, or whose contents did not match.
     pub errors: u64,
-    /// Responses not written because the queue was full or writing paused after errors.
+    /// Responses not written because they were too large, the queue was full, no room could be made
+    /// on disk, or writing was paused after errors.
     pub skipped: u64,
     /// Whether the startup scan is complete.
     pub is_scanned: bool,
@@ -76,7 +77,7 @@ pub(crate) struct Tier {
     pub(super) journal: Journal,
     pub(super) start: Start,
     pub(super) cleanup: Mutex<Cleanup>,
-    /// Number and bytes of responses queued for writing.
+    /// Number and total size of the responses queued for writing.
     waiting: Mutex<Waiting>,
     /// Whether the queue has emptied since it last refused a response.
     catches_up: AtomicBool,
@@ -115,7 +116,7 @@ pub(super) enum Write {
 #[derive(Debug, Default)]
 struct Waiting {
     responses: usize,
-    /// Bytes of memory held by the responses.
+    /// Memory held by the responses, in bytes.
     bytes: u64,
     /// Whether a response was refused because the queue was full.
     refused: bool,
@@ -241,7 +242,7 @@ impl Tier {
         self.stopping.load(Relaxed) && lock(&self.threads).stop_at.is_some_and(|at| Instant::now() > at)
     }
 
-    /// Returns whether new work must not start.
+    /// Returns whether the tier is stopping, so that no new work may start.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
     }
@@ -481,7 +482,7 @@ impl CopyHost for Tier {
     }
 }
 
-/// Returns the bytes of memory held by a queued response.
+/// Returns the amount of memory that a queued response holds, in bytes.
 fn waiting_bytes(stored: &Stored, length: u64) -> u64 {
     length + stored.index_bytes() as u64
 }

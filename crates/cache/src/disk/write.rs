@@ -22,7 +22,7 @@ use crate::fill::Backing;
 use crate::purge::Position;
 use crate::stored::Stored;
 
-/// Maximum evictions per write.
+/// Maximum number of evictions per write.
 const EVICTIONS_MAX: usize = 4096;
 
 impl Tier {

@@ -111,7 +111,7 @@ impl<H> Reader<H> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the fill failed and all content that had arrived was read.
+    /// Returns an error if the fill failed, once all content that had arrived has been read.
     pub async fn next(&mut self, max: usize) -> Result<Option<Piece>, Failure> {
         poll_fn(|cx| self.poll_next(cx, max)).await
     }
@@ -206,7 +206,7 @@ impl<H> Reader<H> {
     pub async fn ready(&mut self) -> Result<(), Failure> {
         poll_fn(|cx| {
             loop {
-                // This terminates, because it loops only if the content has moved.
+                // The loop terminates, because it repeats only if the content has moved.
                 let copy = match &lock(&self.buffer.inner).phase {
                     Phase::Complete(_, Content::OnDisk(copy)) if self.offset < copy.length() => copy.clone(),
                     Phase::Failed(None, Failure::Unreadable) => return Poll::Ready(Err(Failure::Unreadable)),

@@ -1,11 +1,13 @@
-//! The trailer section of a complete fill, whose bytes are counted while it exists.
+//! Trailer section of a complete fill. Its size counts towards the index's memory as long as the
+//! section exists.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thalweg_http::Fields;
 
-/// A trailer section. **Invariant:** the counter includes its bytes as long as it exists.
+/// A trailer section. **Invariant:** `counter` includes the section's size as long as the section
+/// exists.
 #[derive(Debug)]
 pub struct Trailer {
     fields: Fields,

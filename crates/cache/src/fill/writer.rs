@@ -19,13 +19,13 @@ use crate::sync::{self, Mutex, lock};
 use crate::waiters::Waiters;
 use crate::window::Window;
 
-/// Minimum bytes of a run allocated for content of unknown length.
+/// Minimum size, in bytes, of a run allocated for content of unknown length.
 pub const GROWTH_BYTES: usize = crate::arena::SLAB_BYTES / 16;
 
 /// The writing end of a fill. Dropping it before `complete` fails the fill.
 pub struct Writer<H> {
     buffer: Arc<FillBuffer<H>>,
-    /// Memory of stored content as it grows; `None` while the head is awaited and for passed
+    /// Memory for stored content as it grows; `None` while the head is awaited, and for passed
     /// content.
     growth: Option<Growth>,
     done: bool,
@@ -38,7 +38,7 @@ pub enum Destination {
     Store(Room),
     /// The content is passed through a window to the reader that started the fill.
     Pass {
-        /// Maximum bytes waiting for the reader.
+        /// Maximum number of bytes waiting for the reader.
         window_bytes: usize,
     },
 }
@@ -82,7 +82,7 @@ impl Room {
     }
 }
 
-/// Memory of stored content as it grows: the room left, and the run being written, whose published
+/// Memory for stored content as it grows: the room left, and the run being written, whose published
 /// part is shared with readers.
 struct Growth {
     room: Room,

@@ -13,7 +13,8 @@ use crate::sync::lock;
 
 impl Cache {
     /// Inserts `stored`, fetched into `fill`, replacing `old` or the variant with the same
-    /// selection. Returns false, without inserting it, if it failed or was purged in the meantime.
+    /// selection. Returns false without inserting the response if its fetch has left the index, or
+    /// if the response has failed or been purged in the meantime.
     pub(super) fn admit(&self, stored: &Arc<Stored>, fill: &Arc<Content>, old: Option<&Arc<Stored>>) -> bool {
         let mut removed = Vec::new();
         let mut shard = lock(self.shard(stored.key().digest));
@@ -78,8 +79,8 @@ impl Cache {
     }
 
     /// Subtracts removed responses from the index's totals, and queues the removal of their disk
-    /// copies. Call this with the shard locked: a sweep that no longer finds the responses relies
-    /// on the removal of their files being queued.
+    /// copies. Call this with the shard locked: a sweep that no longer finds the responses assumes
+    /// that the removal of their files is queued.
     pub(super) fn uncount(&self, gone: &[Arc<Stored>]) {
         self.uncount_index(gone);
         gone.iter().for_each(|stored| stored.discard_copy());

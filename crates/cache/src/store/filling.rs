@@ -17,7 +17,7 @@ use crate::stored::{Content, Stored};
 /// Reason for passing content larger than the limit per stored response.
 const TOO_LARGE: &str = "too-large";
 
-/// A fill in progress. Dropping it before it is complete fails it and removes it from the index.
+/// A fill in progress. Dropping an incomplete fill fails it and removes it from the index.
 #[derive(Debug)]
 pub struct Fill {
     // Declared in this order so that, on drop, the fill leaves the index before the writer notifies
@@ -42,7 +42,7 @@ enum Place {
     /// The head is awaited under this key. The number is that of the newest purge before the fetch
     /// started.
     Pending(Key, u64),
-    /// The response is visible to look-ups unless it was purged. The number is its content length
+    /// The response is visible to look-ups unless it was purged. The number is the content length
     /// so far, in bytes.
     Stored(Arc<Stored>, u64),
 }
@@ -105,8 +105,8 @@ impl Fill {
                 let content = self.place.content.clone();
                 let stored = Stored::new(key, head.clone(), content, PurgeState::new(number));
                 // From now on, other requests find the response and wait only until its head is set
-                // below. If it was purged in the meantime, only requests already waiting for it
-                // receive it.
+                // below. If the response was purged in the meantime, only requests already waiting
+                // for it receive it.
                 cache.admit(&stored, &self.place.content, None);
                 self.place.place = Place::Stored(stored, 0);
                 self.writer.set_head(head, Destination::Store(room));
@@ -223,9 +223,9 @@ impl Fill {
     pub fn give_up(&self) -> bool {
         let Place::Stored(stored, _) = &self.place.place else { return false };
         self.place.cache.remove_stored(stored);
-        // A request that has looked up the response but is not yet a reader holds a reference
-        // besides this fill's. A request that has dropped its reference had become a reader first,
-        // which the fence makes visible.
+        // A request that has found the response but is not yet a reader holds another reference. A
+        // request that has dropped its reference became a reader first, which the fence makes
+        // visible.
         let alone = Arc::strong_count(stored) == 1;
         fence(Acquire);
         alone && !self.has_readers()
@@ -276,7 +276,7 @@ impl Fill {
         }
     }
 
-    /// Fails the fill, before or after its head.
+    /// Fails the fill, whether or not its head has been set.
     pub fn fail(mut self, failure: Failure) {
         self.place.leave();
         self.writer.fail(failure);

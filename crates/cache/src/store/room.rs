@@ -16,11 +16,11 @@ use crate::sync::lock;
 
 /// Number of slabs kept free for fills to grow into.
 const FREE_SLABS_MIN: usize = 2;
-/// Maximum stored responses examined per call of [`Cache::make_room`], to bound the cost to a
-/// single request.
+/// Maximum number of stored responses examined per call of [`Cache::make_room`], to bound the cost
+/// to a single request.
 const EVICTION_STEPS_MAX: usize = 256;
-/// Maximum slabs compacted per call. Compacting one copies less than a slab of content, and may
-/// empty it only partly.
+/// Maximum number of slabs compacted per call. Compacting a slab copies less than a slab of
+/// content, and may empty the slab only partly.
 const COMPACTIONS_MAX: usize = 1;
 
 impl Cache {

@@ -12,16 +12,16 @@ use crate::purge::Purges;
 use crate::storage::Selection;
 use crate::stored::{Content, Stored};
 
-/// Maximum variants stored under one key; beyond it, the oldest is removed.
+/// Maximum number of variants stored under one key. A further variant replaces the oldest.
 pub const VARIANTS_MAX: usize = 32;
 /// How long a key is passed after one of its responses was not shareable.
 pub const PASS_MARK_MS: u64 = 5_000;
-/// Maximum marked keys per shard; beyond it, the mark that expires first is dropped.
+/// Maximum number of marked keys per shard. A further mark replaces the one that expires first.
 const MARKS_MAX: usize = 64;
-/// Maximum bytes of names and values in one mark's selection. A mark with a longer selection is not
-/// kept.
+/// Maximum total length, in bytes, of names and values in one mark's selection. A mark with a
+/// longer selection is not kept.
 const MARK_BYTES_MAX: usize = 256;
-/// Maximum fetches of one key whose heads are awaited; beyond it, requests are passed.
+/// Maximum number of fetches of one key whose heads are awaited. Above this, requests are passed.
 pub(super) const PENDING_MAX: usize = 256;
 
 #[derive(Debug, Default)]
@@ -72,8 +72,8 @@ impl Slot {
         let is_it = |pending: &Pending| Arc::ptr_eq(&pending.content, content);
         let Some(at) = self.pending.iter().position(is_it) else { return false };
         if self.pending.remove(at).number < purges.latest() {
-            // Purges that arrived during the fetch had to be kept until it ended, and may now be
-            // dropped.
+            // Purges that arrived during the fetch had to be kept until the fetch ended, and may
+            // now be dropped.
             sweeper.wake();
         }
         if self.pending.is_empty() {

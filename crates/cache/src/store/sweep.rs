@@ -127,8 +127,8 @@ impl Cache {
     }
 
     /// Replays the purges from an earlier process. Call this before any look-up. Responses found on
-    /// disk with a lower number are tested against them until the scan is complete and a sweep has
-    /// finished.
+    /// disk with a lower number are tested against these purges until the scan is complete and a
+    /// sweep has finished.
     pub(crate) fn replay(&self, mut journal: Vec<Entry>, compile: Compile) {
         journal.sort_by_key(Entry::number);
         for entry in journal {

@@ -15,8 +15,8 @@ use thalweg_bundle::{Bundle, Rule};
 
 use super::escaped;
 
-/// Length in bytes from which a regular expression takes no further host; the next host starts
-/// another expression. The compiled form is slightly longer, and PCRE2 limits it to 64 KiB.
+/// Length in bytes at which a regular expression is full, so that the next host starts another
+/// expression. The compiled form is slightly longer, and PCRE2 limits it to 64 KiB.
 const HOSTS_BYTES_MAX: usize = 4096;
 
 /// Formats the rules of a bundle as VCL.

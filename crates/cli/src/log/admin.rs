@@ -34,7 +34,7 @@ pub(super) fn follow(addr: SocketAddr, printer: &mut Printer<impl io::Write>) ->
                 }
             };
             if !is_reported {
-                eprintln!("thalweg: the edge at {addr} {end}; waiting for it");
+                eprintln!("thalweg: the edge at {addr} {end}; reconnecting");
                 is_reported = true;
             }
             stream = reconnect(addr, &mut pause).await?;

@@ -78,7 +78,7 @@ pub(super) fn follow(
 /// Open log file, read up to its current position.
 struct Tail {
     file: File,
-    /// Bytes of a last line that is not yet complete.
+    /// Start of the last line, if that line is not yet complete.
     partial: Vec<u8>,
 }
 

@@ -56,7 +56,7 @@ pub struct LogArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     edge: EdgeAdmin,
-    /// Start with the last N lines: 10 of a file, all with -q or standard input
+    /// Start with the last N lines [default: 10 of a file, all with -q or standard input]
     #[arg(short = 'n', long, value_name = "N")]
     lines: Option<usize>,
     /// Stop at the end of the file instead of waiting for more

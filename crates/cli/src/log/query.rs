@@ -244,7 +244,7 @@ impl Kind {
     }
 }
 
-/// Maximum columns of a wrapped list.
+/// Maximum width of a wrapped list, in columns.
 const WIDTH: usize = 96;
 
 /// Formats the short names of all fields, wrapped, with `indent` before each line.

@@ -40,12 +40,12 @@ pub enum RoutesCommand {
         /// Apply the rules of this host's tenant; if omitted, the rules for hosts without a tenant
         #[arg(long, value_name = "HOST")]
         tenant: Option<String>,
-        /// Initial congestion window in TCP segments, for rules without one; if neither has one,
-        /// that of the existing route
+        /// Initial congestion window in TCP segments, for rules that set none; if omitted, these
+        /// rules keep the window of the existing route
         #[arg(long, value_name = "N", value_parser = window())]
         initcwnd: Option<u16>,
-        /// Initial receive window in TCP segments, for rules without one; if neither has one, that
-        /// of the existing route
+        /// Initial receive window in TCP segments, for rules that set none; if omitted, these rules
+        /// keep the window of the existing route
         #[arg(long, value_name = "N", value_parser = window())]
         initrwnd: Option<u16>,
         /// Print what would change, without changing anything

@@ -1,4 +1,5 @@
-//! Routes that a bundle requires at a time. Prefixes that are held out as a whole get no route.
+//! Routes that a bundle requires at a given time. Prefixes that are held out as a whole get no
+//! route.
 //!
 //! A switchback steers its prefix in one block of time and holds it out in another. Blocks are
 //! computed from the clock exactly as in an edge, so all servers switch together.
@@ -12,13 +13,14 @@ use thalweg_tcp::routes::{Steering, Wanted};
 
 use super::{Target, rules};
 
-/// Routes required at a time.
+/// Routes required at a given time.
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) wanted: Wanted,
     /// Number of prefixes held out as a whole.
     pub(super) held_out: usize,
-    /// Unix seconds in which the same routes are required, because no switchback's block ends.
+    /// Range of Unix seconds in which the required routes stay the same, because no switchback's
+    /// block ends.
     pub(super) span: Range<u64>,
     /// Number of switchbacks.
     switchbacks: usize,
@@ -51,7 +53,7 @@ impl Due {
     }
 }
 
-/// Returns what the route of a rule sets.
+/// Returns the congestion control and initial windows that a rule's route sets.
 fn steering(rule: &Rule, target: &Target) -> anyhow::Result<Steering> {
     let algorithm =
         rule.congestion_control.parse().context("congestion control must be a valid kernel name")?;
@@ -118,7 +120,7 @@ mod tests {
             assert_eq!(due.span.end, *next.iter().min().unwrap());
             for (rule, seen) in rules.iter().zip(&mut seen) {
                 let has_route = due.wanted.prefixes.contains_key(&rule.prefix.network());
-                // What an edge decides for a client of the prefix.
+                // An edge's decision for a client of the prefix.
                 assert_eq!(has_route, !rule.holds_out(rule.prefix.first(), due.span.end - 1), "{rule:?}");
                 *seen += u64::from(has_route) * (due.span.end - unix_s);
             }

@@ -98,7 +98,8 @@ impl Follower {
             FileCheck::Same | FileCheck::StillNone => {}
             FileCheck::Gone => {
                 let path = self.file.path().display();
-                self.file_messages.report([format!("no bundle at {path}; the last good one stays in force")]);
+                self.file_messages
+                    .report([format!("no bundle at {path}; the last good bundle stays in force")]);
             }
             FileCheck::Unreadable(reason) => self.file_messages.report([format!("bundle refused: {reason}")]),
             FileCheck::Document(document) => {
@@ -149,7 +150,7 @@ impl Follower {
         let unix_s = unix_time().as_secs();
         if !good.due.span.contains(&unix_s) {
             good.due = Due::at(&good.bundle, &self.target, unix_s)?;
-            // A change that the kernel refused must not wait far into the block.
+            // Retry refused changes now, so that they do not wait far into the block.
             self.waiting = Waiting::default();
             self.needs_update = true;
         }
@@ -200,7 +201,7 @@ impl Follower {
 struct Reported(BTreeSet<String>);
 
 impl Reported {
-    /// Replaces the current messages and logs the new ones.
+    /// Replaces the current messages, and logs the messages that are new.
     fn report(&mut self, messages: impl IntoIterator<Item = String>) {
         let now = BTreeSet::from_iter(messages);
         now.difference(&self.0).for_each(|message| tracing::warn!("{message}"));

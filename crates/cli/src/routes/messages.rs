@@ -10,7 +10,7 @@ use thalweg_tcp::routes::{Change, Plan, Refused, Skipped};
 
 use super::rules;
 
-/// Maximum prefixes named in one report of skipped or refused routes.
+/// Maximum number of prefixes named in one report of skipped or refused routes.
 const PREFIXES_NAMED_MAX: usize = 100;
 
 /// Returns warnings about rules that routes, or this machine, cannot implement. Covers the rules of
@@ -62,13 +62,13 @@ fn unknown(rules: &[&Rule]) -> impl Iterator<Item = String> {
 pub(super) fn exceptions(plan: &Plan) -> Vec<String> {
     let skipped = plan.skipped.iter().map(|(prefix, why)| match why {
         Skipped::Taken { protocol } => {
-            format!("{prefix} is left as it is: protocol {protocol} has a route for it")
+            format!("{prefix} is skipped: protocol {protocol} has a route to it")
         }
-        Skipped::NoRoute => format!("{prefix} is left out: no route to it"),
-        Skipped::Blackhole => format!("{prefix} is left out: its route rejects packets"),
+        Skipped::NoRoute => format!("{prefix} is skipped: no route to it"),
+        Skipped::Blackhole => format!("{prefix} is skipped: its route rejects packets"),
     });
     let within = plan.within.iter().map(|(prefix, count)| {
-        format!("{prefix} has more specific routes within ({count}): their connections use those")
+        format!("{prefix} contains more specific routes ({count}), which take precedence")
     });
     first(skipped.chain(within))
 }
@@ -81,12 +81,12 @@ pub(super) fn refusals<'a>(refused: impl IntoIterator<Item = &'a Refused>) -> Ve
             Change::Remove(_) => {
                 format!("{prefix} keeps its route: the kernel refuses to remove it: {refused}")
             }
-            _ => format!("{prefix} is left out: the kernel refuses its route: {refused}"),
+            _ => format!("{prefix} is skipped: the kernel refuses its route: {refused}"),
         }
     }))
 }
 
-/// Returns the first messages, followed by the number of further ones.
+/// Returns the first messages, followed by the number of further messages.
 fn first(mut messages: impl Iterator<Item = String>) -> Vec<String> {
     let mut named: Vec<_> = messages.by_ref().take(PREFIXES_NAMED_MAX).collect();
     match messages.count() {
@@ -126,7 +126,7 @@ impl fmt::Display for Counts {
         let Self { added, replaced, removed, kept, left_out, held_out } = self;
         write!(f, "{added} added, {replaced} replaced, {removed} removed, {kept} unchanged")?;
         if *left_out > 0 {
-            write!(f, ", {left_out} left out")?;
+            write!(f, ", {left_out} skipped")?;
         }
         if *held_out > 0 {
             write!(f, ", {held_out} held out")?;
@@ -135,7 +135,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Counts the prefixes left without a route because the kernel refused it.
+/// Counts the prefixes that have no route because the kernel refused it.
 pub(super) fn left_out(refused: &[Refused]) -> usize {
     refused.iter().filter(|refused| !matches!(refused.change, Change::Remove(_))).count()
 }

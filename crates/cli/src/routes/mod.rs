@@ -22,7 +22,7 @@ use messages::{Counts, exceptions, left_out, refusals, warnings};
 
 pub use args::{HELP, RoutesCommand};
 
-/// Maximum tenant names in a message.
+/// Maximum number of tenant names in a message.
 const NAMES_MAX: usize = 10;
 
 /// Runs the subcommand.
@@ -60,7 +60,7 @@ struct Target {
     table: u32,
     /// Any host of the tenant.
     tenant: Option<String>,
-    /// Initial windows for rules without one.
+    /// Initial windows for rules that set none.
     initcwnd: Option<u16>,
     initrwnd: Option<u16>,
 }
@@ -79,9 +79,9 @@ fn rules<'a>(bundle: &'a Bundle, tenant: Option<&str>) -> Vec<&'a Rule> {
     content.rules.iter().filter(is_selected).collect()
 }
 
-/// Checks that the bundle has the tenant, because a mistyped one would have no rules and remove all
-/// routes. A follower skips this check: a controller that decides per host lists a tenant only
-/// while it has rules.
+/// Checks that the bundle has the tenant, because a mistyped tenant would have no rules, so that
+/// all routes would be removed. A follower skips this check: a controller that decides per host
+/// lists a tenant only while the tenant has rules.
 ///
 /// # Errors
 ///
@@ -93,7 +93,7 @@ fn check_tenant(bundle: &Bundle, target: &Target) -> anyhow::Result<()> {
         return Ok(());
     }
     let names: Vec<_> = tenants.iter().filter_map(|it| it.hosts.first()).take(NAMES_MAX).collect();
-    bail!("no tenant of the bundle has {host:?}; its tenants are named {names:?}")
+    bail!("no tenant in the bundle has the host {host:?}; tenants in the bundle: {names:?}")
 }
 
 /// Returns the routes set by thalweg, in one table or in all.

@@ -32,9 +32,9 @@ impl Waiting {
         self.again.is_some_and(|(at, _)| at <= now)
     }
 
-    /// Removes the waiting routes from `changes` until the pause is over, and forgets those that
-    /// `changes` no longer contains. If the path to a prefix has changed, the route is new and does
-    /// not wait. Removals never wait.
+    /// Removes the waiting routes from `changes` until the pause is over, and forgets the waiting
+    /// routes that `changes` no longer contains. If the path to a prefix has changed, the route is
+    /// new and does not wait. Removals never wait.
     pub(super) fn hold_back(&mut self, changes: &mut Vec<Change>, now: Instant) {
         let is_over = self.is_over(now);
         let is_removal = |change: &Change| matches!(change, Change::Remove(_));

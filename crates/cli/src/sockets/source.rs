@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use thalweg_tcp::diag::{Diag, Extensions, Filter, Socket, decode_capture};
 
-/// Maximum bytes in a capture: about a million sockets.
+/// Maximum size of a capture in bytes: about a million sockets.
 const CAPTURE_BYTES_MAX: u64 = 1 << 30;
 
 /// Directory of named network namespaces.

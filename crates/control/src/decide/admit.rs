@@ -14,7 +14,7 @@ use crate::reason::Reason;
 use crate::selection::obstacle;
 
 impl DecisionRound<'_> {
-    /// Admits prefixes. Stores in every other entry the reason why the prefix is not steered.
+    /// Admits prefixes. In the entry of each prefix that remains unsteered, stores the reason.
     pub(super) fn admit(&mut self) {
         let settings = self.settings;
         let (mut slow, mut others) = (Vec::new(), Vec::new());
@@ -43,8 +43,8 @@ impl DecisionRound<'_> {
             0
         };
         // Weighted random choice, deterministic for a given window and seed. Prefixes with more
-        // connections are more likely, because their trials yield more evidence and a larger
-        // benefit.
+        // connections are more likely to be chosen, because their trials yield more evidence and a
+        // larger benefit.
         let arrival = |at: &usize| {
             let entry = &self.state.entries[*at];
             weighted_draw(self.moment.seed, self.window.number, entry.prefix) / f64::from(entry.connections)

@@ -1,7 +1,7 @@
 //! Verdicts on trials and switchbacks: promising, proved, withdrawn, restarted, or still undecided.
 //!
-//! A trial within the prefix can only make it promising: the switchback that follows proves that
-//! the prefix as a whole is helped.
+//! A trial within a prefix can only make the prefix promising. Proof that steering helps the prefix
+//! as a whole requires the switchback that follows.
 
 use super::round::DecisionRound;
 use crate::detector::Detector;
@@ -68,7 +68,7 @@ impl DecisionRound<'_> {
         self.state.entries = entries;
     }
 
-    /// Returns the reason, if any, to withdraw the prefix even if it is helped.
+    /// Returns the reason, if any, to withdraw the prefix even if steering helps it.
     fn veto(&self, entry: &Entry, steered: &Steered) -> Option<Reason> {
         let settings = self.settings;
         let evidence = &steered.evidence;
@@ -186,7 +186,7 @@ impl DecisionRound<'_> {
         is_not_worthwhile.then_some(Verdict::Leaves(Reason::NotHelped))
     }
 
-    /// Stores the evidence within the prefix, and starts the trial of the prefix as a whole.
+    /// Stores the promise, and starts the switchback.
     fn start_switchback(&mut self, entry: &mut Entry, promise: Promise) {
         let Phase::Steered(steered) = &mut entry.phase else { return };
         let number = self.state.trials.start_switchback();

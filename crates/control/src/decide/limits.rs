@@ -57,13 +57,14 @@ impl DecisionRound<'_> {
     }
 }
 
-/// Returns whether the guardrail pools the prefix's evidence. A switchback collects its own
-/// evidence on retransmissions, which withdraws the prefix if they rise.
+/// Returns whether the guardrail pools the prefix's evidence. A switchback is not pooled: it
+/// collects its own evidence on retransmissions, and a rise withdraws the prefix.
 fn is_pooled(steered: &Steered) -> bool {
     steered.proof.is_none() && steered.switchback.is_none()
 }
 
-/// Returns whether the prefix's own evidence shows that it did not cause the rise.
+/// Returns whether the prefix's own evidence suffices, and shows a mean rise in retransmissions
+/// within the guardrail's limit.
 fn is_cleared(steered: &Steered, settings: &Settings) -> bool {
     let retransmitted = &steered.evidence.retransmitted;
     is_enough(retransmitted, settings) && retransmitted.mean <= settings.guardrail_rise_max

@@ -13,8 +13,8 @@ use crate::switchback::Switchback;
 pub(crate) const BUNDLES_BELIEVED_MAX: u64 = BUNDLES_MAX / 2;
 
 impl DecisionRound<'_> {
-    /// Advances to the newest bundle number known from the edges. If it is above the state's
-    /// number, the state is empty or older than the edges' rules, so connections count only from
+    /// Advances to the newest bundle number known from the edges. If that number is above the
+    /// state's, the state is empty or older than the edges' rules, so connections count only from
     /// the next bundle on.
     pub(super) fn adopt_edge_bundle(&mut self) {
         self.state.advance_bundle_number(self.newest_edge_bundle());
@@ -51,9 +51,9 @@ impl DecisionRound<'_> {
         self.state.entries = entries;
     }
 
-    /// Draws anew in all trials if the clock was set back. It passes periods again whose draws have
-    /// been counted. Under a new salt, the draws in these periods are independent of the earlier
-    /// ones, so the evidence stays valid.
+    /// Draws anew in all trials if the clock was set back, because the clock then passes again
+    /// through redraw periods whose draws have already been counted. Under a new salt, the draws in
+    /// these periods are independent of the earlier draws, so the evidence stays valid.
     pub(super) fn redraw_after_set_back(&mut self) {
         if !self.is_set_back {
             return;

@@ -22,7 +22,7 @@ pub(super) struct DecisionRound<'a> {
     pub(super) decision: Decision,
     pub(super) changes_left: usize,
     pub(super) changes: Changes,
-    /// Whether the window is older than the last decided one, because the clock was set back.
+    /// Whether the window is older than the last decided window, because the clock was set back.
     pub(super) is_set_back: bool,
     pub(super) left_alone: LeftAlone,
 }
@@ -139,7 +139,8 @@ impl<'a> DecisionRound<'a> {
     }
 
     /// Returns the estimates of all current and recently ended trials, regardless of how they
-    /// ended. A proof that is too old stays excluded when its prefix is withdrawn.
+    /// ended. The estimate of a prefix whose proof is too old is excluded, even after the prefix is
+    /// withdrawn.
     fn estimates(&self) -> Vec<Estimate> {
         let settings = self.settings;
         let is_recent = |rounds: u32| rounds < settings.cool_off_windows;

@@ -26,8 +26,8 @@ impl State {
     }
 
     /// Withdraws the prefixes added by a rolled-back bundle, as failed trials. Also pauses
-    /// admission like the guardrail, because whatever made edges refuse the bundle or perform worse
-    /// may affect the next one.
+    /// admission, as the guardrail does, because whatever made edges refuse the bundle or perform
+    /// worse may affect the next one.
     pub(crate) fn withdraw(&mut self, settings: &Settings, prefixes: &[Prefix]) {
         for prefix in prefixes {
             let at = self.entries.binary_search_by_key(prefix, |entry| entry.prefix);
@@ -40,8 +40,8 @@ impl State {
         self.guard.pause_windows = self.guard.pause_windows.max(settings.guardrail_pause_windows);
     }
 
-    /// Withdraws all prefixes of a removed tenant and returns their number. They may re-enter
-    /// normally if the tenant returns.
+    /// Withdraws all prefixes of a removed tenant and returns their number. The prefixes may
+    /// re-enter normally if the tenant returns.
     pub(crate) fn withdraw_all(&mut self, settings: &Settings) -> usize {
         let steered = self.entries.iter_mut().filter(|entry| entry.steered().is_some());
         steered.map(|entry| entry.leave(Reason::Changed, settings)).count()

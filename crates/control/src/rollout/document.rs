@@ -8,7 +8,7 @@ use thalweg_bundle::{Bundle, FORMAT};
 use super::{ROLLOUT_FORMAT, Rollout, check};
 use crate::check::StateError;
 
-/// Format version declared by a rollout or bundle.
+/// Format version declared by a stored rollout or by a bundle in it.
 #[derive(Deserialize)]
 struct Version {
     format: u32,
@@ -41,7 +41,7 @@ impl Rollout {
     }
 
     /// Decodes a rollout but drops its bundles, as if none were active. The next decision issues a
-    /// bundle with a number above all earlier ones.
+    /// bundle with a number above all earlier numbers.
     ///
     /// # Errors
     ///

@@ -22,22 +22,22 @@ const FORGOTTEN_S: u64 = 86_400;
 /// A poll by an edge for its bundle, with the edge's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Poll<'a> {
-    /// Edge name. It must match the host in the edge's records; otherwise no window contains the
+    /// Edge name. Must match the host in the edge's records; otherwise no window contains the
     /// edge's traffic.
     pub edge: &'a str,
     /// Checksum of the bundle in force, if any.
     pub in_force: Option<&'a str>,
     /// Number of the bundle in force, if the edge reports it.
     pub number: Option<u64>,
-    /// Checksum and reason of a refused bundle, if any. A refusal without a checksum concerns no
-    /// bundle from this controller and is not passed in.
+    /// Checksum and reason of a refused bundle, if any. Callers omit a refusal without a checksum,
+    /// because it is not about a bundle from this controller.
     pub refused: Option<&'a Refusal>,
 }
 
 impl Rollout {
     /// Handles a poll. [`Rollout::document`] then returns the edge's bundle. Edges with an invalid
     /// name are not tracked and get the stable bundle. The same applies to edges beyond
-    /// [`EDGES_MAX`] while all known ones have traffic.
+    /// [`EDGES_MAX`] while all known edges have traffic.
     pub fn poll(
         &mut self,
         settings: &Settings,
@@ -76,8 +76,8 @@ impl Rollout {
             .filter(|bundle| Some(bundle.checksum()) == in_force)
             .map(|bundle| bundle.content().number)
             .next();
-        // An unknown bundle may come from an earlier controller, or from this one before it lost
-        // its state. Its number must not be reused.
+        // An unknown bundle may come from an earlier controller, or from this controller before it
+        // lost its state. The bundle's number must not be reused.
         let highest = if self.has_vote(poll.edge) { BUNDLES_BELIEVED_MAX } else { self.newest };
         let reported = poll.number.filter(|number| in_force.is_some() && *number <= highest);
         self.newest = self.newest.max(reported.unwrap_or(0));
@@ -90,8 +90,8 @@ impl Rollout {
         }
     }
 
-    /// Stores a refusal of the bundle assigned to the edge, and reports a new one. Refusals of
-    /// older bundles are ignored.
+    /// Stores a refusal of the bundle assigned to the edge, and reports the refusal if it is new.
+    /// Refusals of older bundles are ignored.
     fn record_refusal(&mut self, poll: Poll) -> Option<Transition> {
         let Refusal { checksum, reason } = poll.refused?;
         let given = self.assigned(poll.edge).filter(|bundle| bundle.checksum() == *checksum)?;
@@ -141,7 +141,7 @@ impl Rollout {
         let now_s = self.clock.own_s;
         let Some(candidate) = &self.candidate else { return transitions };
         transitions.extend(match candidate.stage {
-            // Edges that could outvote the refusing ones may have become silent.
+            // The edges that refuse may now be a quorum, because other edges have become silent.
             Stage::Unassigned => match self.refused_by_quorum(settings) {
                 Some(why) => self.roll_back(settings, tenants, why, now_unix_s),
                 None => Vec::new(),
@@ -156,7 +156,8 @@ impl Rollout {
                 }
             }
             Stage::Watched { since_s, .. } => {
-                // Allow for the window open at the start, the windows to wait for, and one more.
+                // Allow time for the window open at the start, the windows to wait for, and one
+                // more window.
                 let windows = u64::from(settings.canary.windows_max).saturating_add(2);
                 let span_s = windows
                     .saturating_mul(settings.window_s)
@@ -214,7 +215,7 @@ impl Rollout {
     }
 
     /// Replaces canaries that did not acknowledge, once per candidate. A replaced canary still gets
-    /// the candidate when it returns, because it may already use it.
+    /// the candidate when it returns, because it may already use the candidate.
     fn replace_canaries(&mut self, settings: &Settings) -> Vec<Transition> {
         let Some(candidate) = &self.candidate else { return Vec::new() };
         let eligible = self.eligible_edges(settings, candidate);
@@ -228,8 +229,8 @@ impl Rollout {
         if edges.is_empty() { Vec::new() } else { vec![candidate.assign_to(edges)] }
     }
 
-    /// Continues with the canaries that acknowledged. If there are none, tries further edges, and
-    /// rolls back once a quorum did not acknowledge or no further edge is left.
+    /// Continues with the canaries that acknowledged. If no canary acknowledged, tries further
+    /// edges, and rolls back once a quorum has not acknowledged or no further edge is left.
     fn watch_fewer(
         &mut self,
         settings: &Settings,

@@ -15,10 +15,10 @@ use crate::tenants::{RuleKey, Tenants};
 /// Maximum number of bundles issued by one event.
 const BUNDLES_AT_ONCE: u64 = 4;
 
-/// The reason why reducing a valid bundle cannot fail.
+/// Reason why reducing a valid bundle cannot fail.
 const SUBSET_IS_VALID: &str = "a valid bundle stays valid when rules are removed or hold out another share";
 
-/// Content intended for all edges. Only rules are tried at canaries first: host opt-outs and tenant
+/// Content intended for all edges. Only rules are tried on canaries first: host opt-outs and tenant
 /// changes enter every bundle at once.
 struct Target {
     hosts_left_alone: Vec<String>,
@@ -36,8 +36,8 @@ impl Target {
         }
     }
 
-    /// Returns the tenants of a bundle with these rules: tenants named in settings, and tenants
-    /// formed by a single unnamed host.
+    /// Returns the tenants of a bundle with these rules: tenants named in settings, and hosts that
+    /// are their own tenants.
     fn tenants_of(&self, rules: &[Rule]) -> Vec<Tenant> {
         let is_named = |name: &String| self.tenants.iter().any(|it| it.hosts.first() == Some(name));
         let unnamed = rules.iter().map(|rule| &rule.tenant);
@@ -63,7 +63,7 @@ impl Rollout {
         if self.are_numbers_exhausted(tenants) {
             return Vec::new();
         }
-        // If a state is outdated, the rules that connections used since then are unknown.
+        // The states may be older than the edges' bundles, whose rules are then unknown.
         tenants.advance_bundle_number(self.newest);
         let target = Target::of(settings, tenants);
         self.drop_unassigned(&target);
@@ -85,7 +85,7 @@ impl Rollout {
     }
 
     /// Drops a candidate that no edge has received if its rules are outdated, which makes room for
-    /// a newer one.
+    /// a newer candidate.
     fn drop_unassigned(&mut self, target: &Target) {
         let is_old =
             |it: &Candidate| it.stage == Stage::Unassigned && it.bundle.content().rules != target.rules;
@@ -131,9 +131,10 @@ impl Rollout {
         transitions
     }
 
-    /// Returns whether a number above the active bundles' is in use for unknown rules: an edge
-    /// reports it, or a state has adopted it and therefore ignores connections under its own rules.
-    /// A bundle with a higher number must then be distributed.
+    /// Returns whether a bundle number above those of the active bundles is in use for unknown
+    /// rules: an edge reports the number, or a state has adopted the number and therefore ignores
+    /// connections under the active bundles. A bundle with a higher number must then be
+    /// distributed.
     fn is_overtaken(&self, tenants: &Tenants, target: &Target) -> bool {
         let is_above = |given: &Bundle, edge: &Edge| edge.number > Some(given.content().number);
         let is_overtaken = |name: &String, edge: &Edge| {
@@ -252,8 +253,8 @@ impl Rollout {
         vec![Transition::RolledBack { number: *number, by, why, withdrawn }]
     }
 
-    /// Builds a bundle with the next number. Connections of a prefix are not counted under it if
-    /// the prefix's rule differs from the state's.
+    /// Builds a bundle with the next number. If a prefix's rule differs from the state's, the
+    /// prefix's connections under this bundle are not counted.
     fn make_bundle(
         &mut self,
         tenants: &mut Tenants,

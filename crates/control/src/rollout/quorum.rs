@@ -1,16 +1,16 @@
-//! Quorum for withdrawing a candidate: how many edges must refuse it, or not acknowledge it. A
-//! single edge is excluded and reported instead, and the rollout continues.
+//! Quorum for rolling a candidate back: how many edges must refuse the candidate, or not
+//! acknowledge it. If fewer do, these edges are excluded and reported, and the rollout continues.
 //!
-//! Only live edges have a vote, and as long as any of them serves traffic, only those that do. An
-//! edge without records may be misnamed or forged.
+//! Only live edges have a vote and, as long as any edge serves traffic, only edges that do. An edge
+//! without records may be misnamed or forged.
 //!
-//! **Invariant:** one edge alone never withdraws a bundle, unless it is the only one with a vote.
+//! **Invariant:** a single edge never causes a rollback, unless it is the only edge with a vote.
 
 use super::{Edge, RollbackReason, Rollout, Stage, Transition};
 use crate::figures::EDGES_MAX;
 use crate::settings::Settings;
 
-/// Minimum number of edges that withdraw a candidate, if at least as many have a vote.
+/// Minimum number of edges that cause a rollback, if at least as many have a vote.
 const QUORUM_EDGES_MIN: usize = 2;
 
 impl Edge {
@@ -32,7 +32,7 @@ impl Rollout {
             |name: &String| self.candidate.as_ref().is_some_and(|it| it.canaries.contains_key(name));
         let is_live = |name: &String, edge: &Edge| self.is_live(settings, edge) || is_canary(name);
         let mut voters: Vec<_> = self.edges.iter().filter(|(name, edge)| is_live(name, edge)).collect();
-        // Edges without traffic have no vote, even while no edge with traffic is heard.
+        // Edges without traffic have no vote, even while all edges with traffic are silent.
         if self.edges.values().any(Edge::serves) {
             voters.retain(|(_, edge)| edge.serves());
         }
@@ -104,8 +104,8 @@ impl Rollout {
         if acknowledged >= *wanted { vec![candidate.watch(now_s, now_unix_s)] } else { Vec::new() }
     }
 
-    /// Makes room for another edge if the limit is reached: removes the edge that was idle for
-    /// longest. Edges with traffic and canaries stay. Returns whether there is room.
+    /// Makes room for another edge: at the limit, removes the edge that has been idle for longest.
+    /// Edges with traffic and canaries are never removed. Returns whether there is room.
     pub(super) fn make_room(&mut self) -> bool {
         if self.edges.len() < EDGES_MAX {
             return true;
@@ -118,7 +118,7 @@ impl Rollout {
     }
 }
 
-/// Returns the number of edges that withdraw a candidate, of those with a vote.
+/// Returns how many of `voters` edges with a vote cause a rollback.
 fn needed(settings: &Settings, voters: usize) -> usize {
     let share = (voters as f64 * settings.canary.quorum).ceil() as usize;
     share.max(QUORUM_EDGES_MIN).min(voters).max(1)

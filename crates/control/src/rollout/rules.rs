@@ -11,7 +11,7 @@ use thalweg_bundle::Rule;
 use crate::tenants::RuleKey;
 
 /// Returns whether a rule steers more than `than`, the other bundle's rule with the same key, or
-/// steers differently.
+/// steers in a different way.
 fn steers_more(rule: &Rule, than: Option<&Rule>) -> bool {
     than.is_none_or(|than| {
         rule.congestion_control != than.congestion_control
@@ -32,7 +32,7 @@ pub(super) fn by_key(rules: &[Rule]) -> HashMap<RuleKey, &Rule> {
 }
 
 /// Reduces `rules` to what `target` allows. Removes rules without a counterpart, and replaces a
-/// rule with the target's if the target holds out more connections or different ones.
+/// rule with the target's if the target holds out more connections or different connections.
 pub(super) fn reduced(rules: &[Rule], target: &[Rule]) -> Vec<Rule> {
     let target = by_key(target);
     let reduce = |rule: &Rule| {

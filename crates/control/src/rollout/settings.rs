@@ -14,11 +14,11 @@ pub struct Canary {
     pub windows: u32,
     /// Number of windows after which a bundle is promoted even with too few connections.
     pub windows_max: u32,
-    /// Maximum wait for an acknowledgement, in seconds. Also the maximum time since an edge's last
-    /// poll for the edge to become a canary.
+    /// Maximum wait for an acknowledgement, in seconds. An edge whose last poll is longer ago
+    /// cannot become a canary.
     pub acknowledge_s_max: u64,
-    /// Share of the edges with a vote that must refuse a bundle, or not acknowledge it, for its
-    /// rollback. At least two edges, if that many have a vote.
+    /// Share of the edges with a vote that must refuse a candidate, or not acknowledge it, for a
+    /// rollback. At least two edges must, if that many have a vote.
     pub quorum: f64,
     /// Rise in the share of failed responses at which a bundle is rolled back.
     pub failed_rise_max: f64,

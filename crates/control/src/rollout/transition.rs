@@ -8,7 +8,8 @@ use crate::tenants::RuleKey;
 /// A change to bundles or edges.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Transition {
-    /// All edges except canaries get a reduced bundle at once. It adds nothing.
+    /// All edges except canaries get a bundle at once, because it steers nothing in addition to the
+    /// previous bundle.
     Reduced {
         /// Number of the new bundle.
         number: u64,
@@ -60,7 +61,7 @@ pub enum Transition {
         /// Number of the candidate.
         number: u64,
         /// Whether enough connections showed that the candidate does no harm. If false, the maximum
-        /// wait ended first.
+        /// number of windows passed first.
         is_shown: bool,
     },
     /// The candidate is rolled back: all edges get the last good rules under a new number.
@@ -83,8 +84,8 @@ pub enum Transition {
         /// Reason given by the edge.
         reason: String,
     },
-    /// A canary refuses the candidate. It keeps its bundle, and the candidate continues elsewhere
-    /// unless a rollback follows.
+    /// A canary refuses the candidate and keeps its current bundle. The candidate continues on
+    /// other canaries unless a rollback follows.
     CanaryRefused {
         /// Name of the canary.
         edge: String,
@@ -194,21 +195,23 @@ impl fmt::Display for Figure {
 impl fmt::Display for RollbackReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused { edge, reason, refusing: 1, .. } => write!(f, "{edge} refuses it: {reason}"),
-            Self::Refused { edge, reason, refusing, of } => {
-                write!(f, "{refusing} of {of} edges refuse it; {edge}: {reason}")
+            Self::Refused { edge, reason, refusing: 1, .. } => {
+                write!(f, "{edge} refuses the candidate: {reason}")
             }
-            Self::Unacknowledged => f.write_str("no canary acknowledged it"),
+            Self::Refused { edge, reason, refusing, of } => {
+                write!(f, "{refusing} of {of} edges refuse the candidate; {edge}: {reason}")
+            }
+            Self::Unacknowledged => f.write_str("no canary acknowledged the candidate"),
             Self::NoWindows => f.write_str("no window has canary traffic to judge"),
             Self::StoppedServing { edge, now, before } => {
-                write!(f, "{edge} served {now} responses in the window, {before} before")
+                write!(f, "{edge} served {now} responses in the window, {before} per window before")
             }
             Self::Worse { figure, now, before, others } => {
                 write!(f, "{figure}: {}", figure.format(*now))?;
                 if let Some(before) = before {
                     write!(f, ", before {}", figure.format(*before))?;
                 }
-                others.map_or(Ok(()), |others| write!(f, ", elsewhere {}", figure.format(others)))
+                others.map_or(Ok(()), |others| write!(f, ", other edges {}", figure.format(others)))
             }
         }
     }
@@ -224,7 +227,7 @@ impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reduced { number } => {
-                write!(f, "bundle {number} sent to all edges at once: it adds nothing")
+                write!(f, "bundle {number} sent to all edges at once, because it adds nothing")
             }
             Self::CandidateReduced { number } => {
                 write!(f, "bundle {number} replaces the candidate, without additions")
@@ -232,14 +235,14 @@ impl fmt::Display for Transition {
             Self::Ended { number } => write!(f, "bundle {number} ended: all its additions were withdrawn"),
             Self::Proposed { number } => write!(f, "bundle {number} proposed as candidate"),
             Self::Rejected { reason, withdrawn } => {
-                write!(f, "no bundle made, {} prefixes withdrawn: {reason}", withdrawn.len())
+                write!(f, "no bundle created, {} prefixes withdrawn: {reason}", withdrawn.len())
             }
             Self::Canaries { number, edges } => {
                 write!(f, "bundle {number} sent to canaries {}", edges.join(", "))
             }
             Self::Acknowledged { number } => write!(f, "bundle {number} acknowledged by its canaries"),
             Self::NoCanaryTraffic { number, edges } => {
-                write!(f, "bundle {number} waiting at its canaries: {}", no_traffic_text(edges))
+                write!(f, "bundle {number} waiting for traffic of its canaries: {}", no_traffic_text(edges))
             }
             Self::Promoted { number, is_shown: true } => write!(f, "bundle {number} sent to all edges"),
             Self::Promoted { number, is_shown: false } => {

@@ -1,10 +1,10 @@
-//! Canary monitoring: after each window, compares the canaries with their own past and with the
-//! other edges.
+//! Canary monitoring: after each window, compares the canaries' figures with their own past figures
+//! and with those of the other edges.
 //!
-//! A rollback requires that the canaries perform worse than both. A change that affects all edges,
-//! such as evening load, is not attributed to the candidate, and neither is a lasting property of
-//! an edge. Too few connections are inconclusive. A window without canary traffic does not count,
-//! so the candidate waits.
+//! A rollback requires that the canaries perform worse in both comparisons. A change that affects
+//! all edges, such as evening load, is not attributed to the candidate, and neither is a lasting
+//! property of an edge. With too few connections, there is no verdict. A window without canary
+//! traffic does not count, so the candidate waits.
 
 use super::transition::Figure;
 use super::{Candidate, Edge, RollbackReason, Rollout, Stage, Transition};
@@ -15,12 +15,13 @@ use crate::tenants::Tenants;
 use crate::window::Window;
 
 /// Minimum difference, in standard errors, for canaries to count as worse. For normally distributed
-/// means, chance alone exceeds it once in 30,000 looks. The margin is twice the usual one, because
-/// there are three figures, each window is a look, and edges differ by more than chance.
+/// means, chance alone exceeds it once in 30,000 looks. The limit is twice the usual margin,
+/// because there are three figures, each window is a look, and edges differ by more than chance.
 const STANDARD_ERRORS_MIN: f64 = 4.0;
 /// Minimum number of responses per window for an edge to count as serving traffic.
 const SERVING_RESPONSES_MIN: u64 = 100;
-/// Share of its usual responses below which an edge has practically stopped serving.
+/// Share of an edge's usual number of responses below which the edge has practically stopped
+/// serving.
 const SERVING_SHARE_MIN: f64 = 0.1;
 
 impl Rollout {
@@ -37,7 +38,8 @@ impl Rollout {
         let has_candidate = self.candidate.is_some();
         let transitions = self.observe_candidate(settings, tenants, window, now_unix_s);
         if has_candidate && self.candidate.is_none() {
-            // The next candidate may follow at once. Without figures, an edge has no vote on it.
+            // The next candidate may follow at once. Without past figures, an edge would have no
+            // vote on the next candidate.
             self.update_past_figures(window);
         }
         transitions
@@ -56,7 +58,7 @@ impl Rollout {
                 self.update_past_figures(window);
                 return Vec::new();
             }
-            // Keep the figures from before the candidate as the baseline.
+            // The figures from before the candidate remain the baseline.
             Some(Stage::Assigned { .. }) => return Vec::new(),
             Some(Stage::Watched { since_s, since_unix_s, .. }) => {
                 if window.number.saturating_mul(settings.window_s) < *since_unix_s {
@@ -194,7 +196,7 @@ impl Rollout {
         if is_another_seen { Stopped::Few } else { Stopped::Alone((*first).clone()) }
     }
 
-    /// Adds a canary with traffic, if there is one, beside those that have none.
+    /// Adds an edge with traffic, if there is one, to canaries that have no traffic.
     fn add_canary(&mut self, settings: &Settings) -> Option<Transition> {
         let next =
             self.next_canary(settings).filter(|name| self.edges.get(name).is_some_and(Edge::serves))?;
@@ -205,7 +207,7 @@ impl Rollout {
     }
 }
 
-/// Canaries that stopped serving.
+/// How many canaries stopped serving.
 enum Stopped {
     /// None, or fewer than the limit while another canary serves.
     Few,

@@ -2,10 +2,10 @@
 //!
 //! Clients return from the same address and the same few ports for as long as the simulation runs,
 //! some far more often than others. Their speeds differ, each has several connections at a time,
-//! and some connections live on in the next window and keep their arm. Every other prefix is a /56,
-//! whose clients are in several of its /64s. Each prefix has a load that changes slowly, and some
-//! connections stall. Edges apply the rules of bundles one window late, with the same code as real
-//! edges.
+//! and some connections stay open in the next window and keep their arm. Every second prefix is a
+//! /56, whose clients are in several of its /64s. Each prefix has a load that changes slowly, and
+//! some connections stall. Edges apply the rules of bundles one window late, with the same code as
+//! real edges.
 
 mod paired;
 mod tests;
@@ -27,9 +27,9 @@ use crate::tests::records::response;
 use crate::{ClosedPairs, Collector, Decision, Measure, Moment, Reason, Settings, State, decide};
 use paired::Score;
 
-/// Goodput in bytes per second to which the simulation is bounded.
+/// Range to which simulated goodput is clamped, in bytes per second.
 const GOODPUT: std::ops::RangeInclusive<f64> = 1e3..=1e8;
-/// How much more of a shared bottleneck a steered connection takes.
+/// Share of a bottleneck taken by a steered connection, relative to that of a held-out connection.
 const AGGRESSION: f64 = 2.0;
 /// First window.
 const FROM: u64 = 6_000_000;
@@ -39,13 +39,15 @@ const FROM: u64 = 6_000_000;
 pub(super) enum Truth {
     /// Nothing.
     Nothing,
-    /// Connections share a bottleneck that limits all of them: steered ones take twice as much.
+    /// Connections share a bottleneck that limits all of them: steered connections take twice as
+    /// much.
     ZeroSum,
     /// Like [`Truth::ZeroSum`], but access links limit the faster connections.
     Bottleneck,
     /// Raises log goodput, independently of other connections.
     Gain(f64),
-    /// Raises or lowers log goodput as on the paths in `paths.csv`, in turn.
+    /// Raises or lowers log goodput as on one of the paths in `paths.csv`, which are assigned in
+    /// turn.
     Paired,
 }
 
@@ -66,7 +68,7 @@ pub(super) struct Plan {
     pub(super) seed: u64,
 }
 
-/// Verdicts over a simulation.
+/// Totals of the verdicts in a simulation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Verdicts {
     pub(super) trials: u64,
@@ -90,7 +92,7 @@ struct Client {
     /// Probability of being active in a window.
     activity: f64,
     ln_speed: f64,
-    /// A connection that lives on from the previous window.
+    /// A connection still open from the previous window.
     kept: Option<Connection>,
 }
 
@@ -144,7 +146,8 @@ impl Plan {
         verdicts
     }
 
-    /// Tries every prefix as soon as it is known, and lets none leave for not being slow.
+    /// Returns settings under which every prefix is tried as soon as it is known, and none is
+    /// withdrawn for no longer being slow.
     fn settings(self) -> Settings {
         let all = self.prefixes as usize;
         Settings {

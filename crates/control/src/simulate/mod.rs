@@ -1,8 +1,8 @@
 //! Simulation of PoPs with synthetic traffic and known effects, against which decisions are scored.
 //!
 //! Each PoP is simulated separately, once with proof and once by duty cycles alone. The results for
-//! all BBR, all CUBIC and the oracles are computed from the known effects. No input is measured;
-//! `world.rs` lists the assumptions.
+//! "all BBR", "all CUBIC" and the oracles are computed from the known effects. All input is
+//! synthetic; `world.rs` lists the assumptions.
 
 #[cfg(test)]
 mod clients;
@@ -55,7 +55,7 @@ pub struct Plan {
     pub stalls: f64,
     /// Share of connections with a socket sample.
     pub sampled: f64,
-    /// Number of windows between a decision and its application at edges.
+    /// Number of windows until edges apply a decision.
     pub delay_windows: usize,
 }
 

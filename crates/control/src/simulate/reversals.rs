@@ -12,7 +12,7 @@ use crate::state::State;
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Reversals {
     /// For each withdrawn prefix, the number of windows from reversal to withdrawal, and the number
-    /// of its connections in them.
+    /// of the prefix's connections in these windows.
     pub withdrawn: Vec<(u64, u64)>,
     /// Number of reversed prefixes still steered at the end.
     pub open: u64,
@@ -57,7 +57,7 @@ impl Reversals {
         self.open += other.open;
     }
 
-    /// Returns the quantile `share` of the number of windows until withdrawal.
+    /// Returns the `share` quantile of the number of windows until withdrawal.
     pub fn windows(&self, share: f64) -> Option<u64> {
         let last = self.withdrawn.len().checked_sub(1)?;
         Some(self.withdrawn[(share * last as f64).round() as usize].0)

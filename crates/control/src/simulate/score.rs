@@ -11,7 +11,8 @@ use crate::decide::Decision;
 use crate::settings::Settings;
 use crate::state::State;
 
-/// Divisor for the late part of a simulation, in which most trials have ended: the last quarter.
+/// Divisor that gives the length of the late part of a simulation: the last quarter, by which most
+/// trials have ended.
 const LATE_PART: u64 = 4;
 
 /// Sums over windows. Gains are log goodput summed over connections. Fields named `late_` cover
@@ -70,7 +71,7 @@ pub struct Tally {
     pub false_discoveries: u64,
     /// Reversals of proved prefixes.
     pub reversals: Reversals,
-    /// Indices of the places where steering gains most. Recomputed regularly, because places
+    /// Indices of the places that gain most from steering. Recomputed regularly, because places
     /// change.
     #[serde(skip)]
     capped: Vec<usize>,
@@ -240,9 +241,9 @@ pub struct Row {
     pub recall_connections: Option<f64>,
     /// Share of all connections that are steered although their prefix is harmed.
     pub harmed_connections: Option<f64>,
-    /// Steered prefixes per PoP.
+    /// Mean number of steered prefixes per PoP.
     pub steered: Option<f64>,
-    /// Prefixes admitted per round.
+    /// Mean number of prefixes admitted per round.
     pub entered: Option<f64>,
     /// Share of steered prefixes that remain steered in the next round.
     pub kept: Option<f64>,

@@ -108,10 +108,11 @@ pub(super) struct World {
     plan: Plan,
     settings: Settings,
     random: Xoshiro256PlusPlus,
-    /// Random numbers for truths and churn alone, so that decisions do not influence them.
+    /// Separate random number generator for truths and churn, so that decisions do not influence
+    /// them.
     truths: Xoshiro256PlusPlus,
     pub(super) places: Vec<SimulatedPrefix>,
-    /// Cumulative traffic of the places, in order.
+    /// Cumulative traffic of the places, in index order.
     traffic: Vec<f64>,
     at: HashMap<Prefix, usize>,
     next_prefix: u32,
@@ -298,7 +299,7 @@ impl World {
     }
 }
 
-/// Draws BBR's effect on a prefix of this speed, and the size of the effect on log goodput.
+/// Draws BBR's effect on a prefix with this speed, and the size of the effect on log goodput.
 fn effect(random: &mut Xoshiro256PlusPlus, speed: f64, slowness: f64) -> (Effect, f64) {
     let size = EFFECT_MIN - EFFECT_MEAN * (1.0 - random.random::<f64>()).ln();
     let third = if random.random_bool(slowness) {

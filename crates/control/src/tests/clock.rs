@@ -137,8 +137,8 @@ fn decisions_survive_a_clock_set_ahead_and_back_by_hours() {
     assert!((4..=5).contains(&(pop.decided.len() - windows)), "{:?}", pop.decided);
     assert_eq!((pop.rules(), &pop.transitions[..]), (2, &[][..]));
 
-    // Set it back by less than the history. No window is decided until the clock passes the last
-    // decided one.
+    // Set the clock back by less than the history. No window is decided until the clock passes the
+    // last decided one.
     let (windows, state) = (pop.decided.len(), pop.tenants.clone());
     pop.now_unix_s -= 5 * HOUR_S;
     pop.pass(50);
@@ -151,7 +151,7 @@ fn decisions_survive_a_clock_set_ahead_and_back_by_hours() {
     pop.pass(14);
     assert!(pop.decided.len() > windows && pop.tenants.window().unwrap() > ahead);
 
-    // Set it back by more than the history. The earlier time is taken as wrong, so decisions
+    // Set the clock back by more than the history. The earlier time is taken as wrong, so decisions
     // continue at once.
     let (windows, last) = (pop.decided.len(), pop.tenants.window().unwrap());
     pop.now_unix_s -= 20 * HOUR_S;

@@ -111,7 +111,7 @@ impl Lab {
         }
     }
 
-    /// Runs rounds until the first prefix has this reason. Returns the number of rounds.
+    /// Runs rounds until the first prefix has the reason `reason`. Returns the number of rounds.
     pub(super) fn until(&mut self, reason: Reason) -> usize {
         for round in 1..=1_000 {
             self.round();

@@ -37,7 +37,7 @@ proptest! {
         before in settings_of(),
         after in settings_of(),
         seed in any::<u64>(),
-        // For each round: the number of windows since the last one, a bit mask of the prefixes
+        // For each round: the number of windows since the last round, a bit mask of the prefixes
         // present, and the effect of BBR.
         rounds in vec((-30_i64..8, any::<u16>(), -1.0..1.0), 1..60),
     ) {
@@ -82,7 +82,7 @@ proptest! {
             let ordinary = decision.left.iter().filter(|change| !change.reason.is_safety()).count();
             prop_assert!(decision.entered.len() + ordinary <= settings.changes_max);
 
-            // Every change in what is steered must be reported as entered or left.
+            // Every prefix that starts or stops being steered must be reported as entered or left.
             for entry in old.entries() {
                 let was = entry.steered().is_some();
                 let is = state.entry(entry.prefix).is_some_and(|entry| entry.steered().is_some());

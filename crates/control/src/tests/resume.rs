@@ -229,7 +229,7 @@ fn lost_state_resumes_above_the_edges_bundle_and_republishes_its_rules() {
     for (_, sample) in &mut window.prefixes {
         sample.outcomes.iter_mut().for_each(|outcome| outcome.bundle += 5);
     }
-    // They do not count either if they used the bundle before an edge acknowledged it.
+    // Connections that used the bundle before an edge acknowledged it do not count either.
     for acknowledged_bundle in [old.bundle + 5, old.bundle, 0] {
         let moment = Moment { acknowledged_bundle, ..lab.moment(&window) };
         let (state, decision) = decide(&lab.settings, &old, &window, moment);
@@ -241,8 +241,8 @@ fn lost_state_resumes_above_the_edges_bundle_and_republishes_its_rules() {
         );
     }
 
-    // A number that no controller issues is ignored, as are connections under it. Otherwise no
-    // bundle numbers would be left.
+    // A number that no controller issues is ignored, as are connections under that number.
+    // Otherwise no bundle numbers would be left.
     for bundle in [BUNDLES_MAX / 2 + 1, BUNDLES_MAX, u64::MAX] {
         for (_, sample) in &mut window.prefixes {
             sample.outcomes.iter_mut().for_each(|outcome| outcome.bundle = bundle);
@@ -273,7 +273,7 @@ fn clock_set_back_draws_anew_and_keeps_the_evidence() {
     let mut lab = Lab::new(|_| {});
     lab.effect = 0.4;
     let steered = |lab: &Lab, at| lab.state.entry(prefix(at)).unwrap().steered().unwrap().clone();
-    // The window in which the clock was set back is under the earlier draws and is left out.
+    // The window in which the clock was set back used the earlier draws and is excluded.
     lab.until(Reason::Slow);
     lab.round();
     let trial = steered(&lab, 0);
@@ -287,7 +287,8 @@ fn clock_set_back_draws_anew_and_keeps_the_evidence() {
     lab.round();
     assert!(steered(&lab, 0).evidence.steered > trial.evidence.steered);
     assert_eq!(steered(&lab, 0).salt, redrawn.salt, "drawn anew only once");
-    // A switchback keeps its pairs. Pairs of blocks that pass again count again, with a new coin.
+    // A switchback keeps its pairs. Blocks through which the clock passes again form new pairs,
+    // with a new coin.
     lab.until(Reason::Promising);
     while steered(&lab, 0).switchback.is_some_and(|it| it.pairs() < 3) {
         lab.round();
@@ -297,7 +298,7 @@ fn clock_set_back_draws_anew_and_keeps_the_evidence() {
     lab.round();
     assert_eq!(steered(&lab, 0).switchback.unwrap().pairs(), pairs.pairs());
     assert!((1..60).contains(&lab.until(Reason::Helped)));
-    // A proof stays, and its holdout is drawn anew.
+    // The proof is kept, and the proved prefix's holdout is drawn anew.
     let proved = steered(&lab, 0);
     lab.number -= 100;
     lab.round();

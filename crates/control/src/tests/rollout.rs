@@ -23,7 +23,7 @@ fn additions_go_to_a_tenth_of_the_edges_and_then_to_all() {
     site.poll_all();
     expect![[r#"
         [
-            "bundle 1 sent to all edges at once: it adds nothing",
+            "bundle 1 sent to all edges at once, because it adds nothing",
         ]
     "#]]
     .assert_debug_eq(&texts(&site.round()));
@@ -111,11 +111,11 @@ fn candidate_is_rolled_back_if_canaries_do_worse() {
     .collect();
     expect![[r#"
         [
-            "5: failed responses: 8.00 %, before 1.00 %, elsewhere 1.00 %",
+            "5: failed responses: 8.00 %, before 1.00 %, other edges 1.00 %",
             "1: failed responses: 8.00 %, before 1.00 %",
-            "5: retransmitted bytes: 5.00 %, before 2.00 %, elsewhere 2.00 %",
+            "5: retransmitted bytes: 5.00 %, before 2.00 %, other edges 2.00 %",
             "1: retransmitted bytes: 5.00 %, before 2.00 %",
-            "5: goodput: 5.84 Mbit/s, before 9.62 Mbit/s, elsewhere 9.62 Mbit/s",
+            "5: goodput: 5.84 Mbit/s, before 9.62 Mbit/s, other edges 9.62 Mbit/s",
             "1: goodput: 5.84 Mbit/s, before 9.62 Mbit/s",
         ]
     "#]]
@@ -203,7 +203,7 @@ fn first_edge_to_poll_becomes_the_canary_if_none_is_known() {
     let mut site = Site::new(0, |_| {});
     let number = site.until_tried();
     assert_eq!(site.rollout.candidate().unwrap().stage, Stage::Unassigned);
-    // A newer candidate replaces one that no edge has received.
+    // A newer candidate replaces a candidate that no edge has received.
     site.lab.settings.exploring_max = 1;
     let transitions = site.round();
     assert_eq!(transitions, [Transition::Proposed { number: number + 1 }]);

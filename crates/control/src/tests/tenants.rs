@@ -193,7 +193,7 @@ fn removed_tenant_loses_its_rules() {
     shared.rollout.apply_decisions(&shared.settings, &mut shared.tenants, now_unix_s);
     assert_eq!(has_rules(&shared), (false, 0));
     assert!(!shared.tenants.states().contains_key(NEWS));
-    // If it becomes a tenant again, its prefixes enter as usual.
+    // If the host becomes a tenant again, its prefixes enter as usual.
     let Ok([(tenant, state, steered)]) = <[_; 1]>::try_from(before.retain_configured(&shared.settings))
     else {
         panic!()
@@ -234,7 +234,7 @@ fn each_host_can_be_its_own_tenant() {
         tenants.decide(&settings, &windows, moment);
     }
     assert_eq!(tenants.states().keys().collect::<Vec<_>>(), ["b.example"]);
-    // The number of such hosts is limited.
+    // The number of hosts that are their own tenants is limited.
     let hosts = |at: usize| (format!("{at}.example"), window.clone());
     let windows: Vec<_> = (0..SCOPES_MAX).map(hosts).collect();
     assert_eq!(tenants.decide(&settings, &windows, moment).len(), SCOPES_MAX - TENANTS_MAX - 1);

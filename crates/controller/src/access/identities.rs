@@ -16,11 +16,11 @@
 //! certificate_name = "edge-1.fra1.example"   # a DNS name or URI in the client's certificate
 //! ```
 //!
-//! An identity with both a token and a certificate name needs both in each request.
+//! If an identity has both a token and a certificate name, each of its requests needs both.
 //!
 //! TOML is also the format of the config file, and each identity is a block that can be pasted,
-//! commented and removed on its own. Two identities may differ only in the token or certificate,
-//! so that it can be replaced without an interruption.
+//! commented and removed on its own. Two identities may differ only in the token or certificate, so
+//! that a token or certificate can be replaced without an interruption.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -38,7 +38,7 @@ use super::token::Digest;
 pub(crate) const FILE_BYTES_MAX: usize = 4 << 20;
 /// Maximum number of identities.
 const IDENTITIES_MAX: usize = 10_000;
-/// Maximum number of edges of an agent.
+/// Maximum number of edges for which an agent may send records.
 const AGENT_EDGES_MAX: usize = 64;
 /// Maximum length of a URI in a certificate, in bytes: that of a SPIFFE ID.
 const URI_BYTES_MAX: usize = 2_048;
@@ -88,7 +88,8 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Returns whether a certificate with these names is the identity's, if it has one.
+    /// Returns whether one of these names of a certificate is the identity's certificate name. Also
+    /// true if the identity has none.
     pub(crate) fn has_certificate(&self, names: &PeerNames) -> bool {
         self.certificate.as_deref().is_none_or(|own| names.iter().any(|name| name == own))
     }
@@ -99,8 +100,8 @@ impl Identity {
     }
 }
 
-/// All identities of a file. The time of a look-up by token tells a guesser nothing, because
-/// digests of guesses cannot be chosen.
+/// All identities of a file. Look-ups by token are not in constant time. An attacker cannot choose
+/// the digests of guessed tokens, so the time taken reveals nothing useful.
 #[derive(Debug, Default)]
 pub(crate) struct Identities {
     all: Vec<Arc<Identity>>,
@@ -115,14 +116,14 @@ impl Identities {
         self.by_token.get(&Digest::of(token))
     }
 
-    /// Returns the owner of a certificate with these names: one of this role, if there is one.
+    /// Returns the owner of a certificate with these names, preferably an owner with this role.
     pub(crate) fn of_certificate(&self, role: Role, names: &PeerNames) -> Option<&Arc<Identity>> {
         let roles = [role].into_iter().chain(Role::ALL);
         let mut keys = roles.flat_map(|role| names.iter().map(move |name| (role, name.to_owned())));
         keys.find_map(|key| self.by_certificate.get(&key))
     }
 
-    /// Returns whether any identity has a certificate.
+    /// Returns whether any identity has a certificate name.
     pub(crate) fn use_certificates(&self) -> bool {
         self.all.iter().any(|identity| identity.certificate.is_some())
     }
@@ -131,7 +132,8 @@ impl Identities {
     ///
     /// # Errors
     ///
-    /// Returns an error if another identity already has its token or certificate.
+    /// Returns an error if another identity already has the same token or certificate, or if the
+    /// identity has neither.
     fn add(&mut self, identity: Identity) -> Result<(), String> {
         let identity = Arc::new(identity);
         let replaced = match (&identity.token, &identity.certificate) {

@@ -1,8 +1,9 @@
-//! Limits of each sender: requests and records per second, open requests, and distinct connections
-//! and prefixes per window.
+//! Limits per sender: requests and records per second, open requests, and distinct connections and
+//! prefixes per window.
 //!
-//! Rates are limited by token buckets. A batch is accepted while its sender has credit left, and
-//! then paid in full, so that every batch that an agent can send is accepted at some time.
+//! Rates are limited by token buckets. A batch is accepted while its sender has any credit left,
+//! and is then charged in full, so that even the largest batch an agent can send is eventually
+//! accepted.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,21 +15,23 @@ use twox_hash::XxHash3_64;
 
 use super::Role;
 
-/// Maximum requests of a sender per second, averaged over [`REQUESTS_BURST_MAX`] requests.
+/// Maximum number of requests per second from one sender, averaged over [`REQUESTS_BURST_MAX`]
+/// requests.
 const REQUESTS_PER_S_MAX: f64 = 20.0;
-/// Maximum requests of a sender at once.
+/// Maximum number of requests from one sender in a burst.
 const REQUESTS_BURST_MAX: f64 = 200.0;
 /// Time over which the rate of records is averaged, in seconds.
 const RECORDS_BURST_S: f64 = 60.0;
-/// Maximum bundle requests of an edge that wait at the same time.
+/// Maximum number of bundle requests from one edge that wait at the same time.
 const POLLS_MAX: usize = 4;
-/// Maximum batches of an agent that are received at the same time.
+/// Maximum number of batches from one agent that are received at the same time.
 const BATCHES_MAX: usize = 2;
-/// Maximum distinct connections of an agent in a window.
+/// Maximum number of distinct connections reported by one agent in a window.
 const CONNECTIONS_MAX: usize = 500_000;
-/// Distinct connections of all agents in a window above which each gets an equal share.
+/// Number of distinct connections reported by all agents in a window above which each agent is
+/// limited to this number divided by [`SENDERS_MAX`].
 const CONNECTIONS_TOTAL_MAX: usize = 8_000_000;
-/// Maximum number of senders. Above it, those that have been idle for longest are forgotten.
+/// Maximum number of senders. Beyond it, the senders that have been idle for longest are forgotten.
 const SENDERS_MAX: usize = 30_000;
 /// Maximum number of records checked without releasing the lock, which all senders share.
 const RECORDS_LOCKED_MAX: usize = 4_096;
@@ -36,9 +39,9 @@ const RECORDS_LOCKED_MAX: usize = 4_096;
 /// Limits that operators may set.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Maximum records of an agent per second, averaged over a minute.
+    /// Maximum number of records per second from one agent, averaged over a minute.
     pub records_per_s_max: usize,
-    /// Maximum distinct client networks of an agent in a window.
+    /// Maximum number of distinct client networks reported by one agent in a window.
     pub prefixes_max: usize,
 }
 
@@ -74,7 +77,7 @@ pub(crate) struct Quotas {
 #[derive(Debug, Default)]
 struct Senders {
     known: HashMap<Key, Sender>,
-    /// Window to which the connections and prefixes belong.
+    /// Window in which the connections and prefixes were counted.
     window: u64,
     /// Number of distinct connections of all senders.
     connections: usize,
@@ -84,7 +87,7 @@ struct Senders {
 struct Sender {
     requests: Bucket,
     records: Bucket,
-    /// Number of requests in progress that are limited in number.
+    /// Number of requests in progress: see [`Quotas::open`].
     open: usize,
     seen: Instant,
     clients: Clients,
@@ -158,7 +161,7 @@ impl Quotas {
         Self { limits: limits.clone(), senders: Arc::default() }
     }
 
-    /// Counts a request.
+    /// Counts a request against the sender's limit.
     ///
     /// # Errors
     ///
@@ -192,7 +195,7 @@ impl Quotas {
         Ok(Open { senders: self.senders.clone(), key: key.clone() })
     }
 
-    /// Counts records.
+    /// Counts records against the sender's limit.
     ///
     /// # Errors
     ///
@@ -261,7 +264,7 @@ impl Clients {
 }
 
 impl Senders {
-    /// Removes the clients of earlier windows, and returns them. They may be many, so the caller
+    /// Removes the clients of earlier windows, and returns them. There may be many, so the caller
     /// drops them after releasing the lock.
     fn begin(&mut self, window: u64) -> Vec<Clients> {
         if self.window == window {
@@ -287,7 +290,8 @@ impl Senders {
         sender
     }
 
-    /// Forgets the tenth of the senders that has been idle for longest.
+    /// Forgets the 10 % of senders that have been idle for longest, except those with requests in
+    /// progress.
     fn forget(&mut self) {
         let mut seen: Vec<_> = self.known.values().map(|sender| sender.seen).collect();
         let (_, oldest, _) = seen.select_nth_unstable(SENDERS_MAX / 10);
@@ -357,7 +361,7 @@ mod tests {
     async fn clients_are_limited_per_window_in_batches_of_any_size() {
         let quotas = Quotas::new(&Limits { prefixes_max: 2, ..Limits::default() });
         let (one, other) = (key(Role::Agent, "one"), key(Role::Agent, "other"));
-        // More records than are checked at once, of three networks in turn.
+        // More records than are checked at once, from three networks in turn.
         let count = 2 * RECORDS_LOCKED_MAX + 1;
         let batch = || -> Vec<_> { (0..count).map(|at| entry(&format!("10.0.{}.1:{at}", at % 3))).collect() };
         let limit = |key: &Key, window| {

@@ -54,7 +54,8 @@ impl Client {
     }
 }
 
-/// Returns a place for a controller with mutual TLS, and the authority of all certificates.
+/// Returns a place for a controller with mutual TLS, and the authority that issues all
+/// certificates.
 fn place() -> (Place, Authority) {
     let mut place = Place::new();
     let ca = Authority::new(place.directory(), "ca");

@@ -1,10 +1,10 @@
 //! Error rates of the whole service: simulated PoPs in which steering has no effect post records
-//! over HTTP and apply the bundles that they get. The verdicts are read back over HTTP, too.
+//! over HTTP and apply the bundles that they receive. The verdicts are also read over HTTP.
 //!
-//! The controller decides by its own clock, so these tests run in real time. Only the lengths of
-//! windows are shorter than shipped: one second in the suite, four in `make test-long`, instead of
-//! five minutes, and accordingly the time for which a window accepts late records. The statistical
-//! settings are the shipped ones. The limits on trials are lifted, so that all networks are tried.
+//! The controller decides by its own clock, so these tests run in real time. Windows are shorter
+//! than by default: one second in the suite and four in `make test-long`, instead of five minutes.
+//! The time for which a window accepts late records is shorter too. The statistical settings are
+//! the defaults. The limits on trials are lifted, so that all networks are tried.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -18,7 +18,7 @@ use crate::world::{Plan, World};
 
 /// Networks of each PoP in which steering raises the goodput. These PoPs show which gains are found.
 const HELPED_NETWORKS: u32 = 40;
-/// Windows after the last records until the last decision can be read.
+/// Number of windows after the last records until the last decision can be read.
 const DECIDED_WINDOWS: u64 = 2;
 /// Maximum share of records that may arrive late because the machine is busy.
 const LATE_SHARE_MAX: f64 = 0.1;
@@ -26,14 +26,14 @@ const LATE_SHARE_MAX: f64 = 0.1;
 /// Parameters of a test.
 #[derive(Debug, Clone, Copy)]
 struct Test {
-    /// PoPs without an effect.
+    /// Number of PoPs without an effect.
     pops: u64,
-    /// Networks of each of them.
+    /// Number of networks in each of these PoPs.
     networks: u32,
     clients: f64,
     windows: u64,
     window_s: u64,
-    /// Windows before a trial.
+    /// Minimum number of observed windows before a trial.
     observed_windows_min: u32,
     /// Gains in percent, each of one further PoP.
     gains_percent: &'static [u32],
@@ -170,16 +170,16 @@ impl Verdicts {
     }
 }
 
-/// Returns the number that a binomial count exceeds only far beyond chance: by three standard
-/// deviations.
+/// Returns the value three standard deviations above the mean of a binomial count, which chance
+/// rarely exceeds.
 fn binomial_max(count: usize, share: f64) -> f64 {
     let count = count as f64;
     count * share + 3.0 * (count * share * (1.0 - share)).sqrt()
 }
 
-/// Asserts the stated error rates in PoPs without an effect: of all networks declared helped in a
-/// PoP, at most 5 % are expected to be false. Here, all of them are, so a declaration may happen in
-/// at most 5 % of the PoPs.
+/// Asserts the stated error rates in PoPs without an effect. Of all networks declared helped in a
+/// PoP, at most 5 % may be false discoveries in expectation. Here, every declaration is false, so
+/// at most 5 % of the PoPs may have any.
 fn check_error_rates(verdicts: &[Verdicts], networks: u32) {
     let settings = Settings::default();
     let sum = |of: fn(&Verdicts) -> usize| verdicts.iter().map(of).sum::<usize>();

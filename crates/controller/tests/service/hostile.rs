@@ -1,5 +1,5 @@
-//! Tests with hostile clients of a real server: each attack is bounded by a limit, steers and
-//! blocks nothing, and a real edge is served meanwhile.
+//! Tests of a real server with hostile clients: limits bound each attack, no attack steers or
+//! blocks anything, and a real edge is served meanwhile.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -49,7 +49,7 @@ fn trying_everything() -> Settings {
     }
 }
 
-/// Returns a time that is in the past, whatever the clocks say, for all records of one batch.
+/// Returns a time for all records of one batch that is in the past, even if the clocks differ.
 fn batch_unix_us() -> u64 {
     u64::try_from(now().as_micros()).unwrap() - 1_000_000
 }
@@ -81,7 +81,8 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// Reads all events of the PoP, also those beyond the newest 100 that the controller reports.
+/// Reads all events of the PoP, including events older than the newest 100, which are all that the
+/// controller reports.
 struct Events {
     database: Connection,
     last: i64,
@@ -93,7 +94,8 @@ impl Events {
         Self { database: place.database(), last: 0, all: Vec::new() }
     }
 
-    /// Reads the events since the last call. Fails if the controller has deleted one in between.
+    /// Reads the events since the last call. Fails if the controller has deleted an event in
+    /// between.
     fn read(&mut self) {
         let query = "SELECT id, told FROM events WHERE pop = 'here' AND id > ?1 ORDER BY id";
         let mut statement = self.database.prepare_cached(query).unwrap();
@@ -138,7 +140,8 @@ fn fake_edges_that_refuse_everything_stop_nothing() {
         let mut posted = 0;
         let begun = Instant::now();
         loop {
-            // A batch whose records were in two windows would leave some networks without a rank.
+            // If a batch's records were split between two windows, some networks would have too few
+            // connections to be ranked.
             let time_unix_us = batch_unix_us();
             let record = |at| response(time_unix_us, at % NETWORKS, posted + at, "media.example");
             let records = (0..NETWORKS * 2).map(record);
@@ -152,8 +155,8 @@ fn fake_edges_that_refuse_everything_stop_nothing() {
             let stable = edges(&service)["stable"].as_u64();
             is_serving.store(service.rounds().len() > 3, Relaxed);
             let rules = service.get("/scopes", "").json()["scopes"][0]["steered"].as_u64();
-            // The networks are steered by a bundle for all edges, which the real edge uses. Before
-            // it, there are a first bundle and one without rules.
+            // Wait until the real edge uses a bundle that is intended for all edges and steers the
+            // networks. The first two bundles do not.
             let is_refused = events.all.iter().any(|event| event.contains("refuse"));
             if is_refused && rules >= Some(STEERED_MIN) && stable > Some(2) && stable == Some(edge.number) {
                 break;
@@ -164,8 +167,8 @@ fn fake_edges_that_refuse_everything_stop_nothing() {
             thread::sleep(Duration::from_millis(150));
         }
     });
-    // On a busy machine, the real edge may miss a window, which rolls a bundle back. Refusals never
-    // do.
+    // On a busy machine, the real edge may miss a window, which rolls a bundle back. Refusals must
+    // not.
     events.read();
     let refusals = events.all.iter().filter(|event| event.contains("refuse"));
     assert!(refusals.clone().count() > 0, "the fake edges have refused bundles: {:?}", events.all);
@@ -262,7 +265,7 @@ fn flood_by_one_identity_is_throttled_and_others_are_served() {
     assert!(service.metric_as("throttled_total", &operator) >= 1);
     thread::sleep(Duration::from_millis(1_500));
     assert_eq!(service.get(BUNDLE, &one).status, 204, "its credit refills");
-    // Waiting requests of one edge are limited in number, too.
+    // The number of waiting requests from one edge is limited, too.
     let polls = service.metric_as("polls_total", &operator);
     let waiting: Vec<_> = (0..4)
         .map(|_| {

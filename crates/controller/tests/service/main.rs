@@ -61,7 +61,7 @@ fn unwritable_changes_are_not_published_until_stored() {
 fn second_controller_cannot_use_the_same_file() {
     let place = Place::new();
     let service = place.start();
-    assert_eq!(place.start_error(), "another controller uses it: configure a separate file");
+    assert_eq!(place.start_error(), "another controller is using this file: configure a separate file");
     service.end();
     assert!(place.bind().is_ok());
 }
@@ -85,7 +85,7 @@ fn unreadable_file_prevents_the_start_and_is_not_changed() {
     let version: u32 = place.database().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     for (other, what) in [(version - 1, "configure another file"), (version + 1, "use a newer release")] {
         place.database().pragma_update(None, "user_version", other).unwrap();
-        let why = format!("its schema version is {other}, but this program reads {version}: {what}");
+        let why = format!("its schema version is {other}, but this program reads version {version}: {what}");
         assert_eq!(place.start_error(), why);
     }
     place.database().pragma_update(None, "user_version", version).unwrap();

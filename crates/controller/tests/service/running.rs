@@ -140,7 +140,7 @@ impl Service<'_> {
         request(self.address, &format!("GET {target}"), fields, &[])
     }
 
-    /// Returns the decided rounds, read over HTTP.
+    /// Reads the decided rounds over HTTP.
     pub(crate) fn rounds(&self) -> Vec<Value> {
         let answer = self.get("/rounds?pop=here", "").json();
         answer["rounds"].as_array().cloned().unwrap_or_default()

@@ -2,8 +2,8 @@
 //! polls for bundles and applies their rules with the code of real edges.
 //!
 //! Clients return from the same addresses, some far more often than others. Their speeds differ,
-//! some connections stall, and each network's load changes slowly. Some connections live on in the
-//! next window and keep their arm. Every other network is a /56, the rest are /24s.
+//! some connections stall, and each network's load changes slowly. Some connections stay open in
+//! the next window and keep their arm. Every second network is a /56; the others are /24s.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use thalweg_record::{
 use crate::running::{Poller, RECORDS, batch_of, request};
 
 const HOST: &str = "media.example";
-/// Bytes of each response.
+/// Size of each response, in bytes.
 const BYTES: u64 = 1_000_000;
-/// Goodput in bytes per second to which the simulation is bounded.
+/// Range to which simulated goodput is clamped, in bytes per second.
 const GOODPUT: std::ops::RangeInclusive<f64> = 1e4..=1e8;
 /// Probability that a client keeps a connection in the next window.
 const KEPT: f64 = 0.1;
@@ -62,7 +62,7 @@ struct Client {
     /// Probability of being active in a window.
     activity: f64,
     ln_speed: f64,
-    /// A connection that lives on from the previous window.
+    /// A connection still open from the previous window.
     kept: Option<Connection>,
 }
 

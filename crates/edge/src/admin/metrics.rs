@@ -44,7 +44,7 @@ pub(super) fn registry(state: &AdminState) -> Registry {
     );
     add.gauge(
         "records_kept_bytes",
-        "Approximate memory of the response records kept for followers",
+        "Approximate memory used by the response records kept for followers",
         kept.bytes as u64,
     );
     add.gauge(

@@ -83,8 +83,8 @@ pub(crate) fn router(shared: &Shared, stopping: watch::Receiver<bool>) -> Router
 }
 
 impl AdminState {
-    /// Returns whether this edge is ready to receive requests. Startup needs no check: the admin
-    /// interface starts only once the client listeners are served and the policy is active.
+    /// Checks whether this edge is ready to receive requests. Startup needs no check, because the
+    /// admin interface starts only once the client listeners are served and the policy is active.
     ///
     /// Backend health is ignored: without a healthy backend, an edge still serves hits and stale
     /// responses, and the other edges have the same backends.
@@ -171,8 +171,8 @@ async fn policies(State(state): State<AdminState>) -> Response {
     answer(&json!({ "policies": policies }))
 }
 
-/// Returns a policy's source files as loaded. Files that exceed [`policy::SHOWN_BYTES_MAX`] in
-/// total are returned as lengths only.
+/// Returns a policy's source files as loaded. A file that exceeds what remains of
+/// [`policy::SHOWN_BYTES_MAX`] is returned as its length only.
 async fn policy_sources(
     State(state): State<AdminState>,
     UrlPath(name): UrlPath<String>,
@@ -215,10 +215,11 @@ async fn change_policies(State(state): State<AdminState>, content: Bytes) -> Res
 /// and the number after the last record.
 ///
 /// The stream starts with the next record. For a reconnecting follower, it starts after the record
-/// named in `Last-Event-ID` (WHATWG HTML §9.2.3), as far as later records are still kept. An ID
-/// without a record number means the start of its epoch. If the ID is from an earlier run of this
-/// edge, the stream first sends an `ended` event, formatted like `end`, for that run and for each
-/// one since. It then continues with the first record of the current run.
+/// named in `Last-Event-ID` (WHATWG HTML §9.2.3) or, if that is no longer kept, with the oldest
+/// record kept. An ID without a record number means the start of its epoch. If the ID is from an
+/// earlier run of this edge, the stream first sends an `ended` event, formatted like `end`, for
+/// that run and for each later one that has ended. It then continues with the first record of the
+/// current run.
 pub fn record_stream(records: &Records, fields: &HeaderMap) -> Response {
     let epoch = records.epoch();
     let last = fields.get(LAST_EVENT_ID).and_then(|id| last_event(id.to_str().ok()?));
@@ -249,7 +250,8 @@ pub fn record_stream(records: &Records, fields: &HeaderMap) -> Response {
     Sse::new(ended.chain(events)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-/// Creates an event that contains the epoch and the number after its last record.
+/// Creates an event that contains `epoch` and `total`, the number after the last record of that
+/// epoch.
 fn end_event(event: &str, epoch: u64, total: u64) -> Event {
     Event::default().event(event).data(format!("{epoch}-{total}"))
 }

@@ -63,7 +63,7 @@ impl Backends {
         }
     }
 
-    /// Returns the backends to try, in order. Configured backends rotate; those that failed
+    /// Returns the backends to try, in order. Configured backends rotate. Those that failed
     /// recently come after the others, and `failed` comes last.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// Maximum idle connections to one backend per worker. Above this, the oldest is closed.
+/// Maximum number of idle connections to one backend per worker. Above this, the oldest is closed.
 const IDLE_MAX: usize = 64;
 /// Maximum time an idle connection is kept; shorter than the usual server timeout.
 pub(super) const IDLE_TIME_MAX: Duration = Duration::from_secs(30);

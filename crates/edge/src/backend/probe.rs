@@ -17,7 +17,7 @@ use super::endpoint;
 use super::server::Backend;
 use super::timeouts::duration;
 
-/// Maximum response bytes searched for the status.
+/// Maximum number of response bytes searched for the status.
 const STATUS_LINE_BYTES_MAX: u64 = 128;
 /// Default interval, used instead of zero, as in varnishd.
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(5);

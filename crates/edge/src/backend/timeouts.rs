@@ -6,7 +6,7 @@ use thalweg_policy::program::BackendRow;
 
 use crate::config::Timeouts;
 
-/// Maximum timeout that a policy can set, in seconds; longer ones are reduced to it.
+/// Maximum timeout that a policy can set, in seconds; a longer one is reduced to this value.
 const TIME_S_MAX: f64 = 365.0 * 24.0 * 3600.0;
 
 /// Timeouts of a fetch.

@@ -29,7 +29,7 @@ impl fmt::Display for BackendUrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scheme => f.write_str("invalid backend URL (expected http://HOST[:PORT])"),
-            Self::Path => f.write_str("backend URL must not have a path, because requests keep theirs"),
+            Self::Path => f.write_str("backend URL must not have a path: request paths stay unchanged"),
             Self::Authority(reason) => {
                 write!(f, "invalid backend URL (expected http://HOST[:PORT]): {reason}")
             }
@@ -109,6 +109,6 @@ mod tests {
         check("http://origin.example/", expect!["http://origin.example:80"]);
         check("http://[::1]:9", expect!["http://[::1]:9"]);
         check("https://a", expect!["error: invalid backend URL (expected http://HOST[:PORT])"]);
-        check("http://a/b", expect!["error: backend URL must not have a path, because requests keep theirs"]);
+        check("http://a/b", expect!["error: backend URL must not have a path: request paths stay unchanged"]);
     }
 }

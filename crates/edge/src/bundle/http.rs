@@ -28,7 +28,7 @@ const HEAD_TIME_MAX: Duration = Duration::from_secs(WAIT_S + 15);
 const CONTENT_TIME_MAX: Duration = Duration::from_secs(30);
 /// Maximum length of an entity tag to keep, in bytes.
 const ETAG_BYTES_MAX: usize = 256;
-/// Maximum length of a `Location` or of a server's reason to log, in bytes.
+/// Maximum number of bytes logged from a `Location` or from the reason given by a server.
 const REASON_BYTES_MAX: usize = 256;
 
 /// A server's reply.
@@ -86,7 +86,8 @@ pub(super) async fn request_bundle(
     }
 }
 
-/// Describes a response that is not a reply, with the reason given by a controller, if any.
+/// Describes a response that is not a valid reply, including the reason given by a controller, if
+/// any.
 async fn other_status(status: StatusCode, response: Response<Content>) -> String {
     match response.headers().get(LOCATION) {
         Some(to) if status.is_redirection() => {

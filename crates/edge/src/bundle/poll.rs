@@ -1,11 +1,12 @@
 //! Long polling for bundles: one request at a time, each held by the server until a new bundle is
 //! available.
 //!
-//! `If-None-Match` lists the active bundle's checksum, then the refused bundle's, so that the
-//! server sends neither again. If a bundle was refused and none is active, the first entry is `""`.
-//! Each request thus acknowledges the previous bundle. `Thalweg-Refused` reports the last refusal
-//! as the checksum, if known, a space and the reason. A server that ignores these fields and
-//! replies immediately is polled once per second.
+//! `If-None-Match` lists the active bundle's checksum, then the refused bundle's entity tag, so
+//! that the server sends neither again. If the server's own entity tag for the active bundle
+//! differs from the checksum, that tag comes last. If a bundle was refused and none is active, the
+//! first entry is `""`. Each request thus acknowledges the previous bundle. `Thalweg-Refused`
+//! reports the last refusal as the checksum, if known, a space and the reason. A server that
+//! ignores these fields and replies immediately is polled once per second.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
@@ -23,7 +24,7 @@ const EVERY_MIN: Duration = Duration::from_secs(1);
 /// Pause after a failure or refusal; doubles with each further failure. A random time of up to the
 /// same length is added, so that edges do not all return to a recovered server at once.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// Maximum pause before the random time is added.
+/// Maximum pause, including the random time.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Maximum length of `Thalweg-Refused`, in bytes.
 const REFUSED_BYTES_MAX: usize = 1024;
@@ -108,7 +109,8 @@ impl PollState {
         }
     }
 
-    /// Returns the request fields while the bundle with checksum `active_checksum` is active.
+    /// Returns the request fields to send while the bundle with checksum `active_checksum` is
+    /// active.
     fn fields(&self, active_checksum: Option<&str>) -> Vec<(&'static str, String)> {
         let mut fields = vec![("prefer", format!("wait={WAIT_S}"))];
         let tags = self.tags(active_checksum);

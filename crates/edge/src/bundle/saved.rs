@@ -93,7 +93,7 @@ impl BundleSaver {
         let written = kept.write(&document);
         *is_unsaved = written.is_err();
         match written {
-            Ok(()) if was_unsaved => tracing::info!(path, "bundle saved again"),
+            Ok(()) if was_unsaved => tracing::info!(path, "bundle saved after a failed attempt"),
             Ok(()) => {}
             Err(error) => {
                 if !was_unsaved {
@@ -115,7 +115,7 @@ impl BundleSaver {
         }
     }
 
-    /// Returns whether the latest bundle should be saved but is not.
+    /// Returns whether the latest bundle could not be saved.
     pub(super) fn is_unsaved(&self) -> bool {
         lock(&self.target).is_unsaved
     }

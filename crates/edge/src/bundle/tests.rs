@@ -231,7 +231,7 @@ fn saved_bundle_is_complete_or_ignored() {
     std::fs::write(&new, "{").unwrap();
     scratch.start(&scratch.source());
     assert_eq!(std::fs::read_to_string(scratch.kept()).unwrap(), document(7));
-    // Neither does a symbolic link in its place.
+    // A symbolic link at that path does no harm either.
     let other = scratch.directory.join("other");
     std::fs::write(&other, "other").unwrap();
     std::os::unix::fs::symlink(&other, &new).unwrap();
@@ -290,7 +290,7 @@ async fn failed_save_is_retried_until_it_succeeds() {
     let scratch = Scratch::new();
     let http: BundleSource = "http://127.0.0.1:9/bundle".parse().unwrap();
     let log = Log::default();
-    let keeping = ["bundle not saved", "bundle saved again"];
+    let keeping = ["bundle not saved", "bundle saved after a failed attempt"];
     std::fs::create_dir(scratch.kept()).unwrap();
     let bundles = Arc::new(scratch.start(&http));
     let logged = tracing::subscriber::set_default(log.clone());
@@ -307,7 +307,7 @@ async fn failed_save_is_retried_until_it_succeeds() {
     sleep(RETRY_INTERVAL * 2).await;
     assert_eq!(std::fs::read_to_string(scratch.kept()).unwrap(), document(8));
     assert!(!bundles.saver.is_unsaved());
-    // After that, only new bundles are saved.
+    // After the successful save, only new bundles are saved.
     std::fs::remove_file(scratch.kept()).unwrap();
     sleep(RETRY_INTERVAL * 3).await;
     assert!(!scratch.kept().exists());
@@ -319,7 +319,7 @@ async fn failed_save_is_retried_until_it_succeeds() {
     let _logged = tracing::subscriber::set_default(log.clone());
     bundles.save();
     bundles.save();
-    assert_eq!(log.of(&keeping), ["bundle saved again"]);
+    assert_eq!(log.of(&keeping), ["bundle saved after a failed attempt"]);
 }
 
 #[test]

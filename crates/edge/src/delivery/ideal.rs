@@ -1,14 +1,14 @@
-//! An ideal transfer: what a connection without loss and without queues could have achieved.
+//! An ideal transfer: what a connection without loss and queueing could have achieved.
 //!
-//! The sender starts with its congestion window and doubles it every round trip (slow start). From
-//! this follow the highest rate that a response of a given size can show, and the time that it
-//! needs at a given rate.
+//! The sender starts with its congestion window and doubles it every round trip (slow start). This
+//! determines the highest rate that a response of a given size can show, and the time that the
+//! response takes at a given rate.
 //!
 //! Source: Schlinker et al., "Internet Performance from Facebook's Edge" (IMC 2019), section 3.2.
 
 use std::time::Duration;
 
-/// Limit on the rounds of slow start; a window doubles past any response long before.
+/// Limit on the rounds of slow start. The window exceeds any response long before this limit.
 const ROUNDS_MAX: u32 = 64;
 
 /// The start of a transfer.
@@ -21,8 +21,9 @@ pub(super) struct Ideal {
 }
 
 impl Ideal {
-    /// Returns the highest rate that the transfer can show, in bytes per second: the bytes of its
-    /// largest round, per minimum round-trip time. `None` without a window or a round-trip time.
+    /// Returns the highest rate that the transfer can show, in bytes per second: the bytes sent in
+    /// the largest round, divided by the minimum round-trip time. Returns `None` without a window
+    /// or a round-trip time.
     pub(super) fn testable_bytes_per_s(&self) -> Option<u64> {
         if self.window_bytes == 0 || self.min_rtt.is_zero() {
             return None;
@@ -38,9 +39,10 @@ impl Ideal {
         Some(u64::try_from(per_s).unwrap_or(u64::MAX))
     }
 
-    /// Returns the time from the first byte to the acknowledgement of the last one, if the path
-    /// carries `bytes_per_s`: the rounds in which the window is smaller than the path's, the rest
-    /// at the path's rate, and one round trip until the last byte is acknowledged.
+    /// Returns the time from the first byte to the acknowledgement of the last one on a path with
+    /// rate `bytes_per_s`. This is the sum of the rounds in which the window is below the path's
+    /// bandwidth-delay product, the time for the rest at the path's rate, and one round trip for
+    /// the last acknowledgement.
     pub(super) fn time_at(&self, bytes_per_s: u64) -> Duration {
         let path_bytes = (u128::from(bytes_per_s) * self.min_rtt.as_micros() / 1_000_000) as u64;
         let (mut left, mut window, mut time) = (self.bytes, self.window_bytes.max(1), Duration::ZERO);
@@ -67,8 +69,8 @@ mod tests {
         Ideal { bytes: packets * MSS, window_bytes: 10 * MSS, min_rtt: RTT }
     }
 
-    /// The publication's figure: with a window of 10 packets and a round trip of 60 ms, responses
-    /// of 2, 24 and 14 packets can show 0.4, 2.8 and 2 Mbit/s.
+    /// Numbers from the publication's figure: with a window of 10 packets and a round trip of 60
+    /// ms, responses of 2, 24 and 14 packets can show 0.4, 2.8 and 2 Mbit/s.
     #[test]
     fn testable_rate_is_that_of_the_largest_round() {
         let megabits = |packets| ideal(packets).testable_bytes_per_s().unwrap() as f64 * 8e-6;
@@ -83,13 +85,13 @@ mod tests {
         assert_eq!(Ideal { min_rtt: Duration::ZERO, ..ideal(10) }.testable_bytes_per_s(), None);
     }
 
-    /// On a path of 4 Mbit/s and 60 ms (20 packets), 70 packets take one round of 10 and then 60
-    /// at the path's rate of 3 ms a packet.
+    /// A path of 4 Mbit/s and 60 ms holds 20 packets and takes 3 ms per packet. 70 packets thus
+    /// take one round of 10, then 60 at the path's rate.
     #[test]
     fn time_has_slow_start_then_the_rate() {
         let time = ideal(70).time_at(500_000);
         assert_eq!(time.as_millis(), 60 + 60 * 3 + 60);
-        // One window, on a path whose window is smaller.
+        // All packets fit in the first window, which exceeds the path's bandwidth-delay product.
         assert_eq!(ideal(10).time_at(125_000).as_millis(), 120 + 60);
     }
 

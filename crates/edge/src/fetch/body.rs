@@ -22,11 +22,12 @@ use crate::clock::now_ms;
 use crate::config::AbandonedFills;
 use crate::worker::Worker;
 
-/// Maximum attempts to resume the transfer of one response.
+/// Maximum number of attempts to resume the transfer of one response.
 const RESUMES_MAX: usize = 3;
-/// Maximum missing bytes for which an abandoned fill continues.
+/// Maximum number of missing bytes at which an abandoned fill continues even if less than half of
+/// the content has arrived.
 const REST_BYTES_MAX: u64 = 1 << 20;
-/// Maximum bytes fetched after the last reader leaves, if the content length is unknown.
+/// Maximum number of bytes fetched after the last reader leaves, if the content length is unknown.
 const UNREAD_BYTES_MAX: u64 = 4 << 20;
 
 /// Copies the content of `exchange` into `fill`, limited by `extent`. Returns the last exchange.
@@ -206,8 +207,8 @@ impl Resumption {
         Err(failure)
     }
 
-    /// Returns the end offset of the response's content if that continues the stored content at
-    /// `from`.
+    /// Returns the end offset of the response's content if the response continues the stored
+    /// content at `from`.
     fn rest_end(&self, head: &ResponseHead, from: u64) -> Option<u64> {
         let part = head.fields.get("content-range").and_then(range::parse_content_range)?;
         let range = part.range?;

@@ -19,9 +19,9 @@ use crate::backend::{Backend, BackendId, Connection, FetchTimeouts};
 use crate::config::Config;
 use crate::hops::via;
 
-/// Maximum interim responses per request. Further ones make the response malformed.
+/// Maximum number of interim responses per request. Further ones make the response malformed.
 pub(crate) const INTERIM_MAX: usize = 8;
-/// Maximum bytes per read from a backend.
+/// Maximum number of bytes per read from a backend.
 const READ_BYTES: usize = 128 * 1024;
 
 /// Reason why an exchange failed. The backend is at fault, unless the client aborted its request
@@ -54,7 +54,7 @@ pub(crate) struct OutgoingRequest<'a> {
 }
 
 impl OutgoingRequest<'_> {
-    /// Returns the same request for another attempt.
+    /// Reborrows the request for one attempt, so that it can be sent again.
     pub(crate) fn for_retry(&mut self) -> OutgoingRequest<'_> {
         OutgoingRequest { content: self.content, ..*self }
     }

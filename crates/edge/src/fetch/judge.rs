@@ -80,7 +80,7 @@ pub(super) fn judge(request: &RequestHead, candidate: Candidate, rules: &Rules, 
     let mut withheld = withhold(&mut fields, &directives);
     let private = match storable(request, status, &fields, &directives, &freshness) {
         Storable::Yes => None,
-        // Errors set no marker: an error is usually over before a hit-for-miss marker would expire.
+        // Errors set no mark: an error is usually over before the mark would expire.
         Storable::No(reason) if status < 400 => Some(Unshareable { reason, mark: PassMark::Moment }),
         Storable::No(reason) | Storable::NotThis(reason) => Some(Unshareable { reason, mark: PassMark::No }),
     };

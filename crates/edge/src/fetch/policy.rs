@@ -23,7 +23,7 @@ use crate::policy::loaded::Loaded;
 use crate::policy::notes::{SharedNotes, lock};
 use crate::policy::socket::NoConnection;
 
-/// Maximum retries of one fetch, as in Varnish.
+/// Maximum number of retries of one fetch, as in Varnish.
 const RETRIES_MAX: u32 = 4;
 
 /// Initial values of a response in `vcl_backend_response`.
@@ -46,7 +46,7 @@ pub(crate) struct BackendSide {
     /// The request before `vcl_backend_fetch` ran.
     original: Option<RequestHead>,
     notes: SharedNotes,
-    /// Module data; for `vcl_pipe`, the client side's.
+    /// Data of the policy's modules; for `vcl_pipe`, that of the client side.
     pub(crate) kept: RequestState,
     workspace: Workspace,
     random: u64,

@@ -83,8 +83,8 @@ impl Request {
     }
 
     /// Requests the validation of `stale`, or its replacement if it has no validator or is no
-    /// longer valid. If it is still valid, the receiver gets it with an updated head before the
-    /// fill ends with [`Failure::Superseded`].
+    /// longer valid. If `stale` is still valid, the receiver gets the response with an updated head
+    /// before the fill ends with [`Failure::Superseded`].
     pub(crate) fn validation(
         head: &RequestHead,
         stale: Arc<Stored>,

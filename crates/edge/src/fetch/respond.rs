@@ -33,8 +33,7 @@ pub(super) fn respond(
     if !is_confirmed && is_unrequested(request, status) {
         return error::on_failure(worker, fill, request, Failure::Status(status));
     }
-    // Skip this under a policy, because the policy then decides how long a response stays fresh,
-    // not RFC 9111.
+    // Under a policy, skip this: the policy, not RFC 9111, decides how long a response stays fresh.
     if let Want::Pass(pass) = &request.want
         && let Some(known) = pass.known.as_ref().filter(|_| status == 200 && request.policy.is_none())
     {

@@ -142,7 +142,7 @@ fn split(
         }
         _ => None,
     };
-    // Complete the head only now, because its readers look up the slice next.
+    // Complete the head only now, because the readers waiting for it then look up the slice.
     fill.complete_sliced(head, of.length);
     let bytes = of.bytes(index);
     slice.map(|slice| (slice, Extent::First(bytes.end - bytes.start)))

@@ -18,7 +18,7 @@ use tokio::net::tcp::WriteHalf;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Maximum queued pieces; each piece is the result of one read.
+/// Maximum number of queued pieces; each piece is the result of one read.
 const PIECES_MAX: usize = 4;
 
 /// The client's end of the queue.
@@ -51,7 +51,7 @@ pub(crate) struct Upload {
     end: Option<EndMark>,
 }
 
-/// Which side aborted the content.
+/// The side that aborted the content.
 #[derive(Debug)]
 pub(crate) enum AbortedBy {
     Client,

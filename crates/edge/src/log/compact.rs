@@ -16,13 +16,13 @@ use thalweg_record::{
 use crate::sent::{MalformedLine, PolicyNotes, Sent};
 use crate::steering::{Steering, Tcp};
 
-/// An ended response, borrowed from its connection.
+/// A finished response, borrowed from its connection.
 pub(crate) struct Entry<'a> {
     pub(crate) request: &'a RequestHead,
     /// The readable parts of a malformed request.
     pub(crate) malformed: Option<&'a MalformedLine>,
     pub(crate) client: SocketAddr,
-    /// State of the connection; `None` if unknown, or read later.
+    /// State of the connection; `None` if unknown, or if read later.
     pub(crate) tcp: Option<Tcp>,
     pub(crate) steering: &'a Steering,
     pub(crate) sent: &'a Sent,

@@ -23,8 +23,8 @@ pub struct Follower {
 /// Why a follower received no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FollowError {
-    /// The follower lagged so far behind that the edge dropped this many records before they were
-    /// received.
+    /// The follower lagged so far behind that the edge dropped this many records before the
+    /// follower received them.
     Lagged(u64),
     /// The edge has exited.
     Closed,
@@ -53,7 +53,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Returns the next record or error. `None` if no record has arrived.
+    /// Returns the next record or error; `None` if no record has arrived.
     fn next(&mut self, shared: &Shared) -> Option<Result<NumberedRecord, FollowError>> {
         loop {
             while let Some(record) = self.batch.pop_front() {
@@ -78,7 +78,7 @@ impl Reader {
 
 impl Follower {
     /// Creates a follower that returns the records from `position` on whose number is at least
-    /// `from`. The caller has counted it.
+    /// `from`. The caller must have counted the follower.
     pub(super) fn new(from: u64, position: u64, shared: Arc<Shared>) -> Self {
         Self { reader: Reader { from, position, batch: VecDeque::new() }, shared }
     }
@@ -94,7 +94,7 @@ impl Follower {
         consume_budget().await;
         let Self { reader, shared } = self;
         loop {
-            // Most records are in the batch, which needs no registration.
+            // Most records are already in the batch, so try it before registering for arrivals.
             if let Some(next) = reader.next(shared) {
                 return next;
             }
@@ -108,7 +108,7 @@ impl Follower {
         }
     }
 
-    /// Returns the next record or error. `None` if no record has arrived.
+    /// Returns the next record or error; `None` if no record has arrived.
     #[cfg(test)]
     pub(super) fn try_recv(&mut self) -> Option<Result<NumberedRecord, FollowError>> {
         self.reader.next(&self.shared)

@@ -14,7 +14,7 @@ use thalweg_record::{ResponseRecord, Steered};
 
 use super::NumberedRecord;
 
-/// Approximate memory of a record's short strings, and of its allocations, in bytes.
+/// Approximate memory used by a record's short strings and allocations, in bytes.
 const OVERHEAD_BYTES: usize = 128;
 
 /// Limits on the records kept for followers.
@@ -75,7 +75,7 @@ impl Recent {
         self.records.front().map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(*at))
     }
 
-    /// Returns the approximate memory of the records.
+    /// Returns the approximate memory used by the records, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -108,7 +108,7 @@ impl Recent {
     }
 }
 
-/// Returns the approximate memory of a record.
+/// Returns the approximate memory used by a record, in bytes.
 fn bytes(record: &ResponseRecord) -> usize {
     let lines: usize = record.lines.iter().map(|line| line.text.len()).sum();
     let steered = record.steered.as_ref().map_or(0, steered_bytes);
@@ -176,7 +176,7 @@ mod tests {
         let bytes_max = usize::try_from(records_kept_bytes_max).unwrap();
         let limits = RecordsKept { time: records_kept, bytes_max };
         let (mut recent, start) = (Recent::new(limits), Instant::now());
-        // Record numbers as file names, in paths of a typical length.
+        // All records have the same path, of a typical length.
         let one = record(0, 100);
         for number in 0..RECORDS {
             let now = start + Duration::from_micros(100) * u32::try_from(number).unwrap();

@@ -1,10 +1,10 @@
-//! Bounded ring of ended responses, one per worker, with one producer (the worker) and one consumer
-//! (the log writer).
+//! Bounded ring of finished responses, one per worker, with one producer (the worker) and one
+//! consumer (the log writer).
 //!
 //! Each ring is a pair of queues: fixed-size entries, and the bytes of their strings (`texts`) in
 //! the same order. The worker's thread owns the producer ([`Ring::enter`]), so appending an entry
-//! takes no lock. It also never allocates. A worker wakes the writer only if the writer is asleep
-//! after a period without entries, or if the ring is half full.
+//! takes no lock and never allocates. A worker wakes the writer only if the writer is asleep after
+//! a period without entries, or if the ring is half full.
 //!
 //! **Invariant:** an entry is appended after its strings, so the strings are complete when the
 //! writer sees the entry.
@@ -25,9 +25,10 @@ use super::compact::{CompactEntry, Entry};
 use crate::sent::Sent;
 use crate::steering::Tcp;
 
-/// Maximum entries in a ring: 160 ms at 50,000 responses per second.
+/// Maximum number of entries in a ring: 160 ms at 50,000 responses per second.
 pub(super) const ENTRIES_MAX: usize = 8 * 1024;
-/// Maximum string bytes in a ring. The kernel allocates each page on first write.
+/// Maximum total length of the strings in a ring, in bytes. The kernel allocates each page on first
+/// write.
 const TEXTS_BYTES_MAX: usize = 4 << 20;
 /// Number of status classes counted: 1xx to 5xx.
 pub(super) const STATUS_CLASSES: usize = 5;
@@ -55,12 +56,12 @@ pub(super) struct Counts {
     pub(super) sampled_out: Count,
     /// All ended responses, by cache result and status class.
     pub(super) responses: [[Count; STATUS_CLASSES]; CacheResult::ALL.len()],
-    /// Content bytes that all ended responses have written to the kernel.
+    /// Content bytes that all finished responses have written to the kernel.
     pub(super) bytes: Count,
 }
 
 impl Counts {
-    /// Counts an ended response.
+    /// Counts a finished response.
     fn ended(&self, sent: &Sent) {
         let class = usize::from(sent.status / 100).clamp(1, STATUS_CLASSES) - 1;
         self.responses[sent.cache as usize][class].add_one();
@@ -191,7 +192,7 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
-    /// Returns the content bytes handed to the kernel.
+    /// Returns the number of content bytes written to the kernel.
     pub(crate) fn content_bytes(&self) -> u64 {
         self.content_bytes
     }
@@ -217,7 +218,7 @@ impl Drop for RingGuard {
 }
 
 impl Outlet {
-    /// Returns when the oldest entry's response ended; `None` if the ring is empty.
+    /// Returns when the response of the oldest entry ended; `None` if the ring is empty.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.entries.peek().ok().map(|entry| entry.ended)
     }

@@ -120,8 +120,8 @@ fn reconnecting_follower_gets_each_record_once() {
     step(&mut writer, 1);
     assert_eq!((numbers(&mut second), numbers(&mut other)), (vec![5, 6, 7], vec![7]));
 
-    // Records are still created after a short absence. After a long one they are not, but numbers
-    // are still assigned.
+    // Records are still created during a short absence of followers. During a long one, no records
+    // are created, but numbers are still assigned.
     drop((second, other));
     step(&mut writer, 1);
     records.shared.recent().left -= FOLLOWER_ABSENCE;

@@ -3,9 +3,10 @@
 //! It drains all rings every [`ROUND_EVERY`]. After [`EMPTY_ROUNDS_MAX`] rounds without an entry,
 //! it sleeps until a worker wakes it.
 //!
-//! **Invariant:** records are numbered in the order in which their responses ended, across all
-//! workers. `Records::follow` relies on this: a response that ends after the call gets a higher
-//! number than any response appended before it.
+//! **Invariant:** across all workers, records are numbered in the order in which their responses
+//! ended, except that a record that waits for its delivery is numbered once the delivery has ended.
+//! `Records::follow` relies on this: a response that ends after the call gets a higher number than
+//! any response appended before it.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -21,9 +22,9 @@ use super::{FOLLOWER_ABSENCE, NumberedRecord, Shared};
 
 /// Interval between rounds, which bounds the delay of a record.
 const ROUND_EVERY: Duration = Duration::from_millis(10);
-/// Consecutive rounds without an entry after which the writer sleeps.
+/// Number of consecutive rounds without an entry after which the writer sleeps.
 const EMPTY_ROUNDS_MAX: u32 = 100;
-/// Maximum bytes of log lines collected for one write.
+/// Maximum size of the log lines collected for one write, in bytes.
 const LINES_BYTES_MAX: usize = 64 * 1024;
 
 /// The log writer and its buffers.
@@ -89,7 +90,8 @@ impl LogWriter {
             || self.outlets.iter().all(Outlet::is_abandoned)
     }
 
-    /// Writes the records of all responses that have ended by now. Returns whether there were any.
+    /// Writes the records of all queued entries whose responses have ended by now. Returns whether
+    /// any record was written.
     pub(super) fn round(&mut self) -> bool {
         // A response that ends during this round is left for the next one, because another worker
         // may still append a response that ended earlier.
@@ -135,8 +137,9 @@ impl LogWriter {
         }
     }
 
-    /// Drops the recent records once no follower has been connected for [`FOLLOWER_ABSENCE`], or
-    /// for as long as records are kept; from then on, creates records only for the file.
+    /// Drops the recent records once no follower has been connected for [`FOLLOWER_ABSENCE`] or, if
+    /// longer, for the time for which records are kept. From then on, records are created only for
+    /// the file.
     fn stop_if_unfollowed(&mut self) {
         let mut recent = self.shared.recent();
         let absence_max = recent.limits.time.max(FOLLOWER_ABSENCE);

@@ -57,8 +57,8 @@ impl Content {
 
     /// Waits until content stored on disk can be read. Does not wait for content from a backend.
     ///
-    /// Returns [`Failure::Unreadable`] if the disk cannot be read; the response is then already
-    /// evicted.
+    /// Returns [`Failure::Unreadable`] if the disk cannot be read. The response has then already
+    /// been removed from the index.
     pub(crate) async fn ready(&mut self) -> Result<(), Failure> {
         match self {
             Self::Fill(reader) => reader.ready().await,

@@ -146,7 +146,7 @@ impl Found {
     /// Switches the content to slices; `opened` is the outcome for the first slice.
     pub(crate) fn read_from_slices(&mut self, sliced: Sliced, opened: Option<Opened>) {
         let (cache, forwarded) = match (self.cache, self.forwarded, opened) {
-            // The head was stored, or the joined content has not yet reached the first slice.
+            // The head was stored, or the joined content has not reached the first slice yet.
             (_, None, Some(opened)) | (CacheResult::Join, _, Some(opened)) => match opened.cache {
                 CacheResult::Hit if self.cache == CacheResult::Join => (CacheResult::Hit, None),
                 CacheResult::Hit => (self.cache, None),

@@ -29,8 +29,8 @@ pub(crate) use found::{Forwarded, Found, MadeByPolicy};
 pub(crate) use part::{Part, part};
 pub(crate) use sliced::Sliced;
 
-/// Maximum look-ups of one request before it is passed. A look-up is repeated if the awaited fetch
-/// did not produce a usable response, or if the stored response is unreadable.
+/// Maximum number of look-ups of one request before the request is passed. A look-up is repeated if
+/// the awaited fetch did not produce a usable response, or if the stored response is unreadable.
 const LOOK_UPS_MAX: usize = 8;
 const NOTHING_STORED: Refusal = Refusal::by_edge(504, "no stored response for the request");
 

@@ -19,8 +19,8 @@ use crate::fetch::{self, BackendSide};
 use crate::slices::{Representation, SliceRequest, serves_ranges, slice_bytes};
 use crate::worker::Worker;
 
-/// Maximum attempts per piece to reopen a slice that is unreadable or was fetched only for another
-/// reader.
+/// Maximum number of attempts per piece to reopen a slice that is unreadable or was fetched only
+/// for another reader.
 const OPENS_MAX: usize = 3;
 
 /// The content of a sliced response, readable from any offset.
@@ -146,7 +146,7 @@ impl Sliced {
                     opened += 1;
                     self.slice = Some(self.open_private(self.left.start / self.of.slice_bytes));
                 }
-                // The slice was evicted or its fetch failed, so fetch it again.
+                // The slice is unreadable or its fetch failed, so fetch it again.
                 Err(failure) if can_refetch(&failure) && opened < OPENS_MAX => {
                     opened += 1;
                     self.slice = None;

@@ -17,15 +17,15 @@ use crate::clock::{now_ms, now_s};
 
 /// Maximum size of a file that a policy may read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Maximum tags in one purge.
+/// Maximum number of tags in one purge.
 const TAGS_MAX: usize = 1024;
 
 /// The process, as a policy sees it.
 pub(crate) struct Process<'a> {
     pub(crate) cache: &'a Arc<Cache>,
     pub(crate) loaded: &'a Loaded,
-    /// Active bundles; `None` without a client, because rules and experiments apply to clients
-    /// only.
+    /// Source of the active bundle; `None` without a client, because rules and experiments apply to
+    /// clients only.
     pub(crate) bundles: Option<&'a Bundles>,
 }
 

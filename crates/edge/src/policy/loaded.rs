@@ -23,7 +23,8 @@ use crate::warnings::{WarningLimit, warn_limited};
 /// Maximum number of loaded policies.
 const LOADED_MAX: usize = 100;
 
-/// Maximum source bytes shown per policy; the source itself may be far longer.
+/// Maximum total length of the sources shown per policy, in bytes; the sources themselves may be
+/// far longer.
 pub const SHOWN_BYTES_MAX: usize = 4 << 20;
 
 /// Reserved name: activating it makes new requests run without a policy.
@@ -121,7 +122,7 @@ impl fmt::Display for LoadError {
         match self {
             Self::Name(name) => write!(
                 f,
-                "{name:?} is not a valid policy name: must be a letter, then letters, digits, _ and -, at most {NAME_BYTES_MAX} in all, and not {NO_POLICY}"
+                "{name:?} is not a valid policy name: must be a letter followed by letters, digits, _ and -, at most {NAME_BYTES_MAX} characters in all, and not {NO_POLICY}"
             ),
             Self::Read(path, error) => write!(f, "cannot read policy {}: {error}", path.display()),
             Self::Faults(report) => report.fmt(f),

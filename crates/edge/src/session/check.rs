@@ -16,8 +16,8 @@ use crate::warnings::{WarningLimit, warn_limited};
 /// Rate limit for warnings about request loops, which any client can trigger.
 static LOOPS: WarningLimit = WarningLimit::new();
 
-/// Maximum content of a GET or HEAD request that is read and discarded, in bytes. Above this, the
-/// request is refused and the connection closes.
+/// Maximum size, in bytes, of the content of a GET or HEAD request that is read and discarded. If
+/// the content is larger, the request is refused and the connection closes.
 const CONTENT_BYTES_MAX: u64 = 64 * 1024;
 
 const FRAMING: &str = "the request length is ambiguous";
@@ -84,9 +84,9 @@ impl<O: Outgoing> Session<'_, O> {
         None
     }
 
-    /// Reads and discards the content of a GET or HEAD request, which has no meaning. Sends 100
-    /// Continue to a client that waits for it: the content may be short, and refusing it would
-    /// close the connection.
+    /// Reads and discards the content of a GET or HEAD request, which has no defined semantics.
+    /// Sends 100 Continue to a client that waits for one: the content may be short, and a refusal
+    /// would close the connection.
     async fn discard_content(&mut self, incoming: &mut impl Incoming) -> Result<(), Refusal> {
         if matches!(self.framing, Framing::Length(length) if length > CONTENT_BYTES_MAX) {
             return Err(TOO_LARGE);

@@ -21,7 +21,8 @@ use crate::refusal::Refusal;
 use crate::steering::Response;
 use crate::transport::Outgoing;
 
-/// Maximum ranges sent per request from sliced content, because each may need fetches of its own.
+/// Maximum number of ranges sent per request from sliced content, because each may need fetches of
+/// its own.
 const SLICED_RANGES_MAX: usize = 4;
 
 impl<O: Outgoing> Session<'_, O> {
@@ -185,7 +186,8 @@ fn first_byte(part: &Part) -> Option<u64> {
 /// Returns the next step if content fails before any of it is sent.
 fn unreadable(found: &Found, failure: &Failure) -> Box<Step> {
     Box::new(match failure {
-        // The response has been evicted; another look-up finds or fetches it.
+        // The stored response could not be read from disk and has already been removed. Another
+        // look-up finds another response or fetches one.
         Failure::Unreadable => Step::LookUp,
         failure => found.refusal(failure).into(),
     })

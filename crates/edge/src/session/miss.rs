@@ -95,7 +95,7 @@ impl<O: Outgoing> Session<'_, O> {
         }
     }
 
-    /// Describes the forwarded request for `Cache-Status`; `forward` is why it was forwarded.
+    /// Describes the forwarded request for `Cache-Status`; `forward` is the reason for forwarding.
     fn forwarded(&self, head: &Arc<Head>, forward: Forward, status: u16) -> Forwarded {
         // A response purged while being fetched is sent to the waiting requests but not stored.
         let stored = head.private.is_none() && self.worker.cache().is_stored(self.key, head);

@@ -195,8 +195,8 @@ impl<O: Outgoing> Session<'_, O> {
         self.policy.as_ref().map_or(&*self.received, |policy| &policy.req)
     }
 
-    /// Returns whether the cache may serve the request. Its content, if any, has been read and
-    /// discarded.
+    /// Returns whether the cache may serve the request. If so, the request's content has been read
+    /// and discarded.
     fn is_read(&self) -> bool {
         is_read(self.received.method)
     }

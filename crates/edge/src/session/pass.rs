@@ -131,7 +131,7 @@ impl<O: Outgoing> Session<'_, O> {
             };
         };
         if uploaded.is_none() && !self.out.closes() {
-            // The transport keeps track of whether the content was read to its end.
+            // Ignore the result: the transport records whether the content was read to its end.
             let _ = upload.await;
         }
         Step::Done(sent)

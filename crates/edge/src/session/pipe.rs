@@ -24,7 +24,7 @@ use crate::session::synth::GeneratedResponse;
 use crate::transport::{Incoming, Outgoing};
 use crate::warnings::{WarningLimit, warn_limited};
 
-/// Maximum pipes per worker. Half of the worker's backend connections is a further limit.
+/// Maximum number of pipes per worker. A further limit is half of the worker's backend connections.
 const PIPES_MAX: usize = 256;
 /// Hop-by-hop fields forwarded nevertheless, because they describe the bytes that follow.
 const PASSED_ON: [&str; 2] = ["Transfer-Encoding", "Upgrade"];

@@ -28,7 +28,7 @@ use crate::transport::client::Client as Connection;
 use crate::warnings::{WarningLimit, warn_limited};
 use crate::worker::Worker;
 
-/// Maximum restarts of one request, as in Varnish.
+/// Maximum number of restarts of one request, as in Varnish.
 const RESTARTS_MAX: u32 = 4;
 /// Prefix of keys built by a `vcl_hash` that hashes anything besides URL and host. No authority or
 /// path starts with it.
@@ -123,7 +123,7 @@ impl ClientSide {
         let backend_hint = hint(&loaded);
         self.client = Client { restarts, xid, time_s, timestamp_s, backend_hint, ..Client::default() };
         self.req.clone_from(&self.received);
-        // Module data belongs to the previous policy's objects.
+        // The module data belongs to objects of the previous policy.
         self.kept = RequestState::default();
         self.loaded = loaded;
     }

@@ -12,7 +12,7 @@ use super::{Session, Step};
 use crate::key::write_key;
 use crate::transport::Outgoing;
 
-/// Maximum policy switches by `return (vcl(…))` for one request.
+/// Maximum number of policy switches by `return (vcl(…))` for one request.
 const POLICIES_MAX: usize = 4;
 
 impl<O: Outgoing> Session<'_, O> {

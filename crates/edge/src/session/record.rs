@@ -13,12 +13,12 @@ use crate::transport::client::Client;
 use crate::transport::socket::{Socket, Span};
 use crate::worker::Worker;
 
-/// Parts of a record that few responses have.
+/// Parts of an entry that few responses have.
 #[derive(Default)]
 pub(super) struct Extras<'a> {
     noted: Option<Box<PolicyNotes>>,
     malformed: Option<&'a MalformedLine>,
-    /// The bytes on the wire whose delivery is measured.
+    /// The response's bytes on the wire, if their delivery is measured.
     span: Option<Span>,
 }
 

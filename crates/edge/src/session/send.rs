@@ -13,7 +13,7 @@ use crate::lookup::{Content, Found, Part};
 use crate::sent::Sent;
 use crate::transport::{Outgoing, ReplyHead};
 
-/// Maximum bytes of content per read while the length is unknown.
+/// Maximum number of content bytes per read while the length is unknown.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
 /// The selected part of a response: its content and the corresponding head values.

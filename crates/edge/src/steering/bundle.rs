@@ -1,12 +1,12 @@
 //! Applies a bundle's rules and experiments to a connection.
 //!
 //! A connection is assigned to at most one arm and at most one rule, each before the first content
-//! byte of the first response that is large enough. It keeps them when a rule's redraw period or
-//! switchback block ends. Connections in the holdout, or in an arm without an algorithm, are
-//! assigned at the same point as others, so that their records can be compared.
+//! byte of the first response that is large enough. The connection keeps both assignments when a
+//! rule's redraw period or switchback block ends. Connections in the holdout, or in an arm without
+//! an algorithm, are assigned at the same point as others, so that their records can be compared.
 //!
-//! **Invariant:** an assignment depends neither on the other one nor on a policy. It is recorded
-//! even if a stronger decider has set the algorithm.
+//! **Invariant:** an assignment depends neither on the other assignment nor on a policy. It is
+//! recorded even if a stronger decider has set the algorithm.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;

@@ -23,8 +23,8 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    /// Returns the state that the kernel reported in `info`. The congestion control is known from
-    /// when it was set.
+    /// Returns the state that the kernel reported in `info`. The congestion control is taken from
+    /// `steering`, which read it from the kernel when it was set.
     pub(crate) fn of(info: &TcpInfo, steering: &Steering) -> Option<Self> {
         Some(Self {
             congestion_control: steering.congestion_control()?,

@@ -46,7 +46,7 @@ impl Client {
         self.deliveries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a response waits for its acknowledgement.
+    /// Returns whether a response waits for its acknowledgement.
     pub(crate) fn awaits_acks(&self) -> bool {
         self.deliveries().as_ref().is_some_and(|deliveries| deliveries.are_waiting())
     }
@@ -67,7 +67,7 @@ impl Client {
         self.deliveries().as_ref().and_then(|deliveries| deliveries.last())
     }
 
-    /// Adds a response whose record waits for its acknowledgement.
+    /// Adds a written response, whose record waits for the acknowledgement.
     pub(crate) fn await_ack(&self, span: Span, record: Deferred, socket: &Socket, steering: &Steering) {
         self.deliveries().get_or_insert_default().push(span, record, socket, steering);
     }
@@ -79,7 +79,8 @@ impl Client {
         }
     }
 
-    /// Writes the records of all waiting responses, with what has been acknowledged of each.
+    /// Writes the records of all waiting responses, with the bytes of each that have been
+    /// acknowledged.
     pub(crate) fn settle_deliveries(&self, socket: &Socket) {
         if let Some(deliveries) = &mut *self.deliveries() {
             deliveries.settle(socket, &self.steering());

@@ -6,7 +6,7 @@
 //! control and socket writes. A transport never decides what to send.
 //!
 //! - [`client`]: the client connection; common to all transports.
-//! - [`socket`]: a client's TCP socket, and what the client acknowledged.
+//! - [`socket`]: a client's TCP socket, with the client's acknowledgements.
 //! - [`http1`]: HTTP/1 in clear text (RFC 9112). Content is sent by `sendfile` or a joined write.
 //!
 //! Content is passed as [`Piece`]s, which are in memory or in a file. A transport that cannot use
@@ -68,7 +68,7 @@ pub(crate) trait Outgoing: Send {
     /// Returns whether a trailer section can follow the content.
     fn carries_trailers(&self) -> bool;
 
-    /// Sends 100 Continue. A failure is reported by the next write.
+    /// Sends 100 Continue. If that fails, the next write reports an error.
     fn proceed(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Sends an interim response if the client's HTTP version supports them. If only part of it can
@@ -81,7 +81,7 @@ pub(crate) trait Outgoing: Send {
     /// Appends generated content to a response of known length.
     fn buffer(&mut self, bytes: &[u8]);
 
-    /// Sends a piece of content. With `is_last`, no further piece may follow.
+    /// Sends a piece of content. If `is_last`, no further piece may follow.
     fn piece(&mut self, piece: &Piece, is_last: bool) -> impl Future<Output = Result<(), Cut>> + Send;
 
     /// Sends everything collected so far. Must be called before waiting for content.
@@ -93,7 +93,7 @@ pub(crate) trait Outgoing: Send {
     /// Returns whether the connection closes after this response.
     fn closes(&self) -> bool;
 
-    /// Returns how many bytes of the pieces the kernel has accepted.
+    /// Returns how many content bytes of the pieces the kernel has accepted.
     fn content_bytes(&self) -> u64;
 
     /// Returns when the kernel accepted the first byte of the response.
@@ -152,7 +152,7 @@ impl From<NotWanted> for UploadError {
 /// Outcome of a pipe.
 #[derive(Debug)]
 pub(crate) struct Piped {
-    /// Bytes written to the client.
+    /// Number of bytes written to the client.
     pub(crate) bytes: u64,
     pub(crate) cut: Option<Cut>,
 }

@@ -1,10 +1,10 @@
-//! A client's TCP socket: reads and writes without blocking, and learns when the client's kernel
-//! acknowledged what was written.
+//! A client's TCP socket: reads and writes without blocking, and reports when the client's kernel
+//! acknowledged the bytes written.
 //!
 //! An acknowledgement timestamp in the socket's error queue makes epoll report an error. mio and
-//! tokio then consider the socket closed for writing, forever, and a wait for room would return
-//! immediately. [`Socket`] therefore registers with the runtime again when a write finds no room
-//! after such a report.
+//! tokio then consider the socket permanently closed for writing, so that a wait for room would
+//! return immediately. [`Socket`] therefore registers with the runtime again when a write finds no
+//! room after such a report.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,9 +26,9 @@ const PACKET_BYTES_MAX: usize = 9_000;
 /// A client's socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    /// Locked, but never across an await.
+    /// Never held across an await.
     state: Mutex<State>,
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     written: AtomicU64,
     /// Content bytes of a full packet when timestamps were enabled; 0 before, or if larger than
     /// [`PACKET_BYTES_MAX`].
@@ -37,20 +37,20 @@ pub(crate) struct Socket {
 
 #[derive(Debug)]
 struct State {
-    /// Absent only after a failed attempt to register it again.
+    /// `None` only after a failed attempt to register the stream again.
     stream: Option<TcpStream>,
     /// Value of `written` when timestamps were enabled; `None` before.
     numbered_from: Option<u64>,
-    /// Acknowledgements collected before they were asked for, oldest first.
+    /// Acknowledgements collected before a caller requested them, oldest first.
     collected: Vec<Acked>,
-    /// Whether the socket was registered again, so that the wait of a concurrent reader was lost.
+    /// Whether the socket was registered again, which made a concurrent reader's wait ineffective.
     was_registered_again: bool,
 }
 
-/// Everything before a position was acknowledged by the client's kernel.
+/// Acknowledgement by the client's kernel of all bytes before a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Acked {
-    /// The position, in bytes written to the socket.
+    /// The position, as the number of bytes written to the socket before it.
     pub(crate) position: u64,
     /// When the acknowledgement arrived.
     pub(crate) at: SystemTime,
@@ -78,7 +78,7 @@ impl PathState {
 /// The bytes of a response that was written to a socket.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
-    /// Positions of the first byte and of the end, in bytes written to the socket.
+    /// Positions of the first byte and of the end, counted in bytes written to the socket.
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// Position after the last byte with a timestamp; `end` if there is none.
@@ -116,7 +116,7 @@ impl Socket {
         act(self.state().stream()?.as_fd())
     }
 
-    /// Returns the server's address of the connection.
+    /// Returns the connection's local address.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.state().stream()?.local_addr()
     }
@@ -174,7 +174,7 @@ impl Socket {
         }
     }
 
-    /// Waits until the socket may have room.
+    /// Waits until the socket may have room for a write.
     pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.state();
         if std::mem::take(&mut state.was_registered_again) {
@@ -188,7 +188,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Returns the kernel's error if it has no such timestamps.
+    /// Returns the kernel's error if it does not support such timestamps.
     pub(crate) fn enable_acks(&self) -> io::Result<()> {
         let mut state = self.state();
         if state.numbered_from.is_none() {
@@ -221,14 +221,14 @@ impl State {
     fn collect(&self, written: u64) -> Option<Acked> {
         let first = self.numbered_from?;
         let ack = acks::collect(self.stream.as_ref()?.as_fd()).ok()??;
-        // Byte numbers wrap at 4 GiB: the byte is the newest written one with its number.
+        // Byte numbers wrap at 4 GiB: of the bytes written with this number, the newest is meant.
         let newest = written.checked_sub(first)?.checked_sub(1)?;
         let newer = u64::from((newest as u32).wrapping_sub(ack.byte));
         Some(Acked { position: first + newest.checked_sub(newer)? + 1, at: ack.at })
     }
 
-    /// Whether tokio considers the socket closed for writing, after a write that found no room. A
-    /// socket that really is closed fails such a write.
+    /// Returns whether tokio considers the socket closed for writing, after a write that found no
+    /// room. On a socket that really is closed, the write would have failed.
     fn seems_closed(&self) -> io::Result<bool> {
         let no_wait = &mut Context::from_waker(Waker::noop());
         Ok(self.stream()?.poll_write_ready(no_wait).is_ready())
@@ -311,7 +311,8 @@ mod tests {
         let writable = poll_fn(|context| socket.poll_writable(context));
         let wait = tokio::time::timeout(Duration::from_millis(50), async {
             writable.await.unwrap();
-            // An event that was pending before the last write: the next wait is a real one.
+            // An event from before the last write may have ended the wait early. The next wait is
+            // a real one.
             while send(&socket, &chunk).is_none() {
                 poll_fn(|context| socket.poll_writable(context)).await.unwrap();
                 tokio::task::yield_now().await;

@@ -285,7 +285,7 @@ async fn policy_beats_experiment_beats_rule() {
     let mut it = Bundled::with(&both, None).await;
     let mut client = it.client(STEERED).await;
     let record = it.get(&mut client, "/large").await;
-    // Whatever decides, the record has the rule and the arm.
+    // Whichever decider wins, the record has the rule and the arm.
     let assigned = |bundle| Some(Steered { rule: Some("127.0.0.2/32".into()), ..by_arm(bundle) });
     assert_eq!((decided(&record), &record.steered), ((cubic, Decider::Experiment), &assigned(7)));
     it.edge.stop().await;

@@ -68,7 +68,7 @@ async fn acknowledgement_is_timed_by_the_client_and_not_by_the_write() {
         let delivery = delivery(&record);
         let acked_us = delivery.acked_us.unwrap();
         assert!(u64::try_from(PAUSE.as_micros()).unwrap() <= acked_us, "{record:?}");
-        // The client may delay its acknowledgement by up to 40 ms; 5 ms more are allowed for
+        // The client may delay its acknowledgement by up to 40 ms. Another 5 ms are allowed for
         // scheduling.
         assert!(acked_us <= read_us + 45_000, "{read_us} us, {record:?}");
         assert_eq!(delivery.acked_bytes, LENGTH as u64);
@@ -135,7 +135,7 @@ async fn policy_reads_the_rates_of_the_response_before() {
     edge.stop().await;
 }
 
-/// A single range and multiple ranges end before the stored content does.
+/// A single range and multiple ranges, each of which ends before the stored content does.
 #[tokio::test]
 async fn ranges_are_acknowledged_to_their_end() {
     let backend = Backend::new().await;

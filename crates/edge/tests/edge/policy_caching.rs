@@ -177,7 +177,8 @@ async fn always_miss_request_does_not_wait_and_replaces_stored_response() {
     assert_eq!((text(&response), response.field("missed")), ("second", Some("yes")));
     assert_eq!(text(&get(&mut first, "/a", "").await), "second");
 
-    // Nor does an always-miss request wait for a fetch in progress.
+    // A request with `hash_always_miss` or `hash_ignore_busy` does not wait for a fetch in
+    // progress.
     for fields in ["Anew: 1\r\n", "Busy: 1\r\n"] {
         let path = format!("/{}", &fields[..4]);
         first.request("GET", &path, "").await;

@@ -90,10 +90,10 @@ async fn vcl_backend_fetch_runs_for_slice_fetches() {
     fetch.send(partial(400_000..500_000, LENGTH, FRESH)).await;
     assert_eq!(client.response().await.content, content(400_010, 10));
     assert_eq!(log.recv().await.unwrap().lines.iter().count(), 1);
-    // A hit does not run it.
+    // A hit does not run `vcl_backend_fetch`.
     assert_eq!(get(&mut client, "/a", seek).await.content, content(400_010, 10));
     assert_eq!(log.recv().await.unwrap().lines.iter().count(), 0);
-    // Fetching the next slice does.
+    // Fetching the next slice runs `vcl_backend_fetch` again.
     client.request("GET", "/a", "Range: bytes=500010-500019\r\n").await;
     fetch.next().await;
     assert_eq!(field(&fetch.request, "asked"), Some("1"));

@@ -246,7 +246,7 @@ async fn rfc8246_2_reload_of_immutable_response_is_a_hit_while_fresh() {
     fetch.next().await;
     fetch.send(format!("{STILL_GOOD}Cache-Control: max-age=60\r\nAge: 20\r\n\r\n")).await;
     assert!(forced.await.unwrap().cache_status().contains("fwd=request; fwd-status=304"));
-    // Nor is a response immutable after its freshness lifetime.
+    // A response is also mutable once its freshness lifetime has ended.
     for (now, why) in [("max-age=10, immutable", "request"), ("max-age=60", "stale")] {
         let reloaded = get(&edge, reload);
         fetch.next().await;

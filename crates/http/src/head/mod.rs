@@ -18,12 +18,12 @@ pub use response::{ResponseHead, parse_response};
 pub const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// Maximum request target length in bytes.
 pub const TARGET_BYTES_MAX: usize = 8 * 1024;
-/// Maximum field lines in a head.
+/// Maximum number of field lines in a head.
 pub const FIELDS_MAX: usize = 100;
 /// Upper limit of [`Limits::fields_max`], because the parser stores its spans on the stack.
 pub const FIELDS_CAPACITY: usize = 128;
-/// Maximum empty lines before a request line. RFC 9112 §2.2 recommends accepting at least one,
-/// because old clients sent one after a POST.
+/// Maximum number of empty lines before a request line. RFC 9112 §2.2 recommends accepting at least
+/// one, because old clients sent one after a POST.
 pub const EMPTY_LINES_MAX: usize = 4;
 
 const _: () = assert!(FIELDS_MAX <= FIELDS_CAPACITY);
@@ -37,7 +37,7 @@ pub struct Limits {
     pub head_bytes_max: usize,
     /// Maximum request target length in bytes; default [`TARGET_BYTES_MAX`].
     pub target_bytes_max: usize,
-    /// Maximum field lines; default [`FIELDS_MAX`], clamped to [`FIELDS_CAPACITY`].
+    /// Maximum number of field lines; default [`FIELDS_MAX`], clamped to [`FIELDS_CAPACITY`].
     pub fields_max: usize,
 }
 

@@ -47,7 +47,7 @@ fn rfc9112_6_1_and_6_3_3_ambiguous_response_is_an_error() {
         200,
         Version::Http10,
         &[CHUNKED],
-        expect!["transfer-encoding is not allowed in http/1.0"],
+        expect!["transfer-encoding is not allowed in HTTP/1.0"],
     );
     check(
         Method::Get,
@@ -70,7 +70,7 @@ fn rfc9112_6_1_coding_in_http10_request_is_refused() {
     let fields = [CHUNKED].into_iter().collect();
     let head = RequestHead { version: Version::Http10, fields, ..RequestHead::default() };
     let error = request_framing(&head).unwrap_err();
-    expect!["400 transfer-encoding is not allowed in http/1.0"]
+    expect!["400 transfer-encoding is not allowed in HTTP/1.0"]
         .assert_eq(&format!("{} {error}", error.status()));
 }
 

@@ -87,7 +87,7 @@ fn rfc9112_3_2_2_absolute_form_wins_over_host() {
 
 #[test]
 fn rfc9112_3_2_3_and_4_other_forms_are_refused() {
-    check("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", expect!["405 connect is not allowed"]);
+    check("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", expect!["405 method CONNECT is not allowed"]);
     check("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", expect!["501 target * is not implemented"]);
     check("GET a:443 HTTP/1.1\r\nHost: a\r\n\r\n", expect!["400 malformed start line"]);
 }
@@ -111,8 +111,8 @@ fn rfc9112_2_2_empty_lines_before_a_request_are_skipped() {
 
 #[test]
 fn rfc9112_2_3_and_3_invalid_start_lines_are_refused() {
-    check("GET / HTTP/2.0\r\n\r\n", expect!["505 version is not http/1"]);
-    check("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", expect!["505 version is not http/1"]);
+    check("GET / HTTP/2.0\r\n\r\n", expect!["505 version is not HTTP/1"]);
+    check("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", expect!["505 version is not HTTP/1"]);
     check("GET / HTTP/1.10\r\n\r\n", expect!["400 malformed start line"]);
     check("GET / http/1.1\r\n\r\n", expect!["400 malformed start line"]);
     check("GET /\r\n\r\n", expect!["400 malformed start line"]);
@@ -136,14 +136,14 @@ fn rfc9110_2_5_later_minor_version_is_processed_as_http_1_1() {
     check("GET / HTTP/1.2\r\n\r\n", expect!["400 host is missing"]);
     check("GET / HTTP/1.2\r\nHost: a\r\n", expect!["incomplete"]);
     check("GET / HTTP/1.23\r\nHost: a\r\n\r\n", expect!["400 malformed start line"]);
-    check("GET / HTTP/0.9\r\nHost: a\r\n\r\n", expect!["505 version is not http/1"]);
+    check("GET / HTTP/0.9\r\nHost: a\r\n\r\n", expect!["505 version is not HTTP/1"]);
     check_response("HTTP/1.3 200 OK\r\nX: 1\r\n\r\n", expect![[r#"25 of 25: HTTP/1.1 200 X: 1\r\n"#]]);
-    check_response("HTTP/3.0 200 OK\r\n\r\n", expect!["version is not http/1"]);
+    check_response("HTTP/3.0 200 OK\r\n\r\n", expect!["version is not HTTP/1"]);
 }
 
 #[test]
 fn rfc9112_3_target_is_checked() {
-    check("GET /\u{e9} HTTP/1.0\r\n\r\n", expect!["400 target contains a byte outside visible ascii"]);
+    check("GET /\u{e9} HTTP/1.0\r\n\r\n", expect!["400 target contains a byte outside visible ASCII"]);
     check("GET /\x01 HTTP/1.0\r\n\r\n", expect!["400 malformed start line"]);
     check("GET /a/../b HTTP/1.0\r\n\r\n", expect!["400 path contains a dot segment"]);
     check("GET http://a#b HTTP/1.0\r\n\r\n", expect!["400 target must not have a fragment"]);
@@ -217,10 +217,10 @@ fn rfc9112_4_status_lines_are_parsed_or_refused() {
     check_response("HTTP/1.1 200 OK\r\n", expect!["incomplete"]);
     check_response("HTTP/1.1 099 \r\n\r\n", expect!["status code must be from 100 to 599"]);
     check_response("HTTP/1.1 600 \r\n\r\n", expect!["status code must be from 100 to 599"]);
-    check_response("HTTP/2 200\r\n\r\n", expect!["version is not http/1"]);
+    check_response("HTTP/2 200\r\n\r\n", expect!["version is not HTTP/1"]);
     check_response("\r\nHTTP/1.1 200 OK\r\n\r\n", expect!["too many empty lines before the start line"]);
     check_response("HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", expect!["malformed field line"]);
-    check_response("ICY 200 OK\r\n\r\n", expect!["version is not http/1"]);
+    check_response("ICY 200 OK\r\n\r\n", expect!["version is not HTTP/1"]);
 }
 
 #[test]

@@ -59,8 +59,8 @@ fn path_cannot_leave_its_root() {
 fn malformed_targets_are_refused() {
     check("", expect!["target must start with /"]);
     check("a", expect!["target must start with /"]);
-    check("/a b", expect!["target contains a byte outside visible ascii"]);
-    check("/a?\u{e9}", expect!["target contains a byte outside visible ascii"]);
+    check("/a b", expect!["target contains a byte outside visible ASCII"]);
+    check("/a?\u{e9}", expect!["target contains a byte outside visible ASCII"]);
     check("/a?b#c", expect!["target must not have a fragment"]);
     for text in ["/%", "/%4", "/%4g", "/%+1"] {
         check(text, expect!["path contains invalid percent-encoding"]);

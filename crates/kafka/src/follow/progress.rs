@@ -59,10 +59,11 @@ mod tests {
         assert_eq!(progress.read_to_unix_ms, None);
         progress.read(11);
         assert_eq!((progress.read_to_unix_ms, progress.is_at_end()), (Some(1_000), true));
-        // Another message is read, but no broker reports an end, so the time does not advance.
+        // Another message has been read, but no broker has reported an end, so the time does not
+        // advance.
         progress.read(12);
         assert_eq!(progress.read_to_unix_ms, Some(1_000));
-        // This report shows that no message has arrived since.
+        // This report shows that no further message has arrived.
         progress.ended(13, 3_000);
         assert_eq!((progress.read_to_unix_ms, progress.is_at_end()), (Some(3_000), true));
     }

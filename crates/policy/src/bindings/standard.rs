@@ -1,8 +1,8 @@
 //! Bindings of `std` (vmod_std(3)).
 //!
-//! `late_100_continue` has no effect, because content is always requested only after the request
-//! header section has been sent to the backend. `cache_req_body` always returns false, because
-//! request content is streamed to the backend.
+//! `late_100_continue` has no effect, because the edge never asks the client for content before it
+//! has sent the request header section to the backend. `cache_req_body` always returns false,
+//! because request content is streamed to the backend.
 
 use crate::functions::{
     Argument, Call, Default, Function, Module, function, optional, optional_or, required,
@@ -95,7 +95,8 @@ const FUNCTIONS: &[Function] = &[
     }),
     function("healthy", &[required("be", Type::Backend)], Type::Bool, Subs::ALL, |call| {
         let backend = call.backend(0).unwrap_or_default();
-        // The host may have configured backends that the policy does not declare.
+        // If the policy declares no backend, the host's configured backends are used, which count
+        // as healthy.
         let is_configured = backend == Backend::None && call.program.default_backend().is_none();
         Ok(Value::Bool(is_configured || call.program.is_healthy(backend, call.task.host)))
     }),
@@ -308,8 +309,8 @@ fn read_file(call: &mut Call<'_, '_>) -> Option<Vec<u8>> {
     }
 }
 
-/// Logs a line like Varnish's `Timestamp` record. It has a label and three times in seconds: Unix
-/// time, time since the request or fetch started, and time since the previous timestamp.
+/// Logs a line like Varnish's `Timestamp` record. The line has a label and three times in seconds:
+/// Unix time, time since the request or fetch started, and time since the previous timestamp.
 fn timestamp(call: &mut Call<'_, '_>) -> Outcome {
     let label = call.str(0).into_owned();
     let task = &mut *call.task;

@@ -1,8 +1,8 @@
 //! Bindings of `thalweg`: CMCD (CTA-5004) as typed values, and the bundle's decisions for the
 //! client.
 //!
-//! A number missing from CMCD reads as the fallback, which is -1 unless documented otherwise. A
-//! missing string is unset. Values missing from the bundle read as empty, false or 0.
+//! A number missing from CMCD yields the fallback, which is -1 unless documented otherwise. A
+//! missing string is unset. Values missing from the bundle are empty, false or 0.
 
 use crate::functions::{
     Argument, Call, Default, Function, Module, function, optional, optional_or, required,

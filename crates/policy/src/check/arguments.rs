@@ -10,8 +10,8 @@ use crate::types::Type;
 use crate::value::Value;
 
 impl Checker<'_> {
-    /// Checks the arguments and returns them in parameter order. An omitted argument without a
-    /// default is `None`.
+    /// Checks the arguments and returns them in parameter order. `None` stands for an omitted
+    /// argument without a default.
     pub(super) fn arguments(
         &mut self,
         function: &str,

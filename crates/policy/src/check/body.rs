@@ -62,7 +62,7 @@ impl Checker<'_> {
     ) -> Option<Operation> {
         let mut lowered = Vec::new();
         for (condition, block) in arms {
-            // Check every arm, even after a fault in an earlier one.
+            // Check every arm, even after a fault in an earlier arm.
             let condition = self.expression(condition, Type::Bool);
             let block = self.block(block);
             lowered.extend(condition.map(|condition| (condition, block)));
@@ -108,7 +108,7 @@ impl Checker<'_> {
         let version = self.version;
         let known = variables::all().filter(|variable| variable.is_in(version)).map(|variable| variable.name);
         let near = thalweg_units::nearest(name, known);
-        // List the variables of the innermost scope that exists.
+        // List the variables in the innermost part of the dotted name that is a known scope.
         let mut scopes = name.match_indices('.').rev().map(|(dot, _)| &name[..=dot]);
         let in_scope = |scope: &&str| variables::all().any(|known| known.name.starts_with(*scope));
         let names = variables::all().map(|variable| variable.name);
@@ -163,7 +163,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Returns the value that `variable += value` assigns; other operators work the same way.
+    /// Returns the value that a compound assignment such as `variable += value` assigns.
     fn changed(
         &mut self,
         variable: &'static Variable,

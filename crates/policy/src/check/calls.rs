@@ -56,7 +56,7 @@ impl Checker<'_> {
         self.program.subs[routine].body.iter().any(|statement| statement.span.file < self.builtin_file)
     }
 
-    /// Returns the call depth of `routine`; reports recursion.
+    /// Returns the call depth of `routine`. Reports recursion as an error.
     fn depth(&mut self, routine: usize, states: &mut [State]) -> usize {
         match states[routine] {
             State::Done(depth) => return depth,

@@ -43,8 +43,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Converts an attribute's value with `read`. If that fails, reports that the attribute takes
-    /// `expected`.
+    /// Converts an attribute's value with `read`. If `read` returns `None`, reports that the
+    /// attribute takes `expected`.
     fn field<T>(
         &mut self,
         fields: &[Field],
@@ -63,7 +63,7 @@ impl Checker<'_> {
     fn text(&mut self, fields: &[Field], name: &str) -> Option<String> {
         self.field(fields, name, "a string", |value| match value {
             FieldValue::Texts(texts) => Some(texts.concat()),
-            // Varnish's manual has an example with `.port = 8081;`.
+            // Varnish's manual has an example in which `.port` is a number without quotes.
             FieldValue::Int(value) if name == "port" => Some(value.to_string()),
             _ => None,
         })
@@ -213,7 +213,8 @@ impl Checker<'_> {
                 Some(BackendAddress::Host { host, port: number? })
             }
             (None, None) => {
-                // Any other fault in the declaration may be a misspelt `.host` or `.path`.
+                // If the declaration has another fault, do not report this one too: the other may
+                // be a misspelt `.host` or `.path`.
                 if !has("host") && !has("path") && !self.faults.has_error_in(whole) {
                     let help = "or write backend NAME none; for a backend that always fails";
                     self.faults.error_help(span, "a backend needs .host or .path", help);
@@ -269,7 +270,7 @@ impl Checker<'_> {
     }
 
     fn acl_entries(&mut self, row: &AclEntry, is_pedantic: bool) -> Vec<Entry> {
-        // Many policies write the prefix length inside the quotes: accept it there, too.
+        // Many policies write the prefix length inside the quotes, so accept that, too.
         let (address, within) = match row.address.split_once('/') {
             Some((address, prefix)) => (address, prefix.parse().ok().or(Some(-1))),
             None => (row.address.as_str(), None),

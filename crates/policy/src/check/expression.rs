@@ -16,7 +16,7 @@ use crate::units::size_unit;
 use crate::value::{Backend, Value, write_int, write_ip, write_real};
 use crate::variables;
 
-/// Maximum regular expressions in one policy.
+/// Maximum number of regular expressions in one policy.
 pub(crate) const REGEXES_MAX: usize = 10_000;
 
 type Lowered = (Expression, Type);

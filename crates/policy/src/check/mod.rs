@@ -1,8 +1,8 @@
 //! Checker: turns the syntax tree into a program, resolving names and types and checking where each
 //! construct is allowed.
 //!
-//! It makes three passes, over declarations, subroutine bodies and the call graph, and reports all
-//! faults together. The resulting program is valid only if there are no errors.
+//! The checker makes three passes, over declarations, subroutine bodies and the call graph, and
+//! reports all faults together. The resulting program is valid only if there are no errors.
 
 mod arguments;
 mod body;
@@ -28,7 +28,7 @@ use crate::program::{ObjectRow, Program, Routine};
 use crate::source::{Sources, Span};
 use crate::step::{Sub, Subs};
 
-/// Host properties known when a policy is checked.
+/// What is known about the host and its configuration when a policy is checked.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// Congestion control algorithms available in the kernel; `None` if unknown.
@@ -39,14 +39,14 @@ pub struct Known {
     pub storages: Vec<String>,
     /// Labels for `return (vcl(LABEL))`; `None` if unknown.
     pub labels: Option<Vec<String>>,
-    /// Resolves a host name in an ACL. Without it, host names are rejected.
+    /// Function that resolves a host name in an ACL. If `None`, host names are rejected.
     pub resolve: Option<fn(&str) -> Vec<IpAddr>>,
-    /// Returns whether a backend's host name currently resolves. Without it, host names are not
-    /// checked.
+    /// Function that returns whether a backend's host name currently resolves. If `None`, host
+    /// names are not checked.
     pub is_known_host: Option<fn(&str) -> bool>,
 }
 
-/// Maximum subroutines in one policy.
+/// Maximum number of subroutines in one policy.
 pub(crate) const SUBS_MAX: usize = 1_000;
 
 /// The declaration that a name refers to.
@@ -90,7 +90,7 @@ struct Import {
 pub(crate) struct Checker<'c> {
     known: &'c Known,
     faults: &'c mut Faults,
-    /// The first file of the built-in policy.
+    /// Index of the first file of the built-in policy.
     builtin_file: u32,
     version: Version,
     symbols: HashMap<String, (Symbol, Span)>,

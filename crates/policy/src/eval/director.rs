@@ -8,7 +8,8 @@ use crate::value::Backend;
 
 /// Maximum nesting of directors.
 pub(crate) const DIRECTOR_DEPTH_MAX: usize = 16;
-/// Maximum directors visited in one health check, because a director may contain itself.
+/// Maximum number of directors visited in one health check. A limit is required because a director
+/// may contain itself.
 const DIRECTORS_VISITED_MAX: usize = 1_024;
 
 impl Program {

@@ -255,8 +255,8 @@ impl<'p> Machine<'p, '_, '_> {
     }
 }
 
-/// Compares byte by byte. The strings are short and often freshly written, so the wide loads of
-/// `memcmp` would stall on the preceding narrow stores.
+/// Compares two strings byte by byte. The strings are short and often just written, so the wide
+/// loads of `memcmp` would stall on the preceding narrow stores.
 fn is_same(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left == right)
 }

@@ -15,14 +15,14 @@ use crate::step::{Action, Sub};
 use crate::task::{LogSource, Task};
 use crate::value::Failure;
 
-/// Maximum statements per run of a subroutine.
+/// Maximum number of statements per run of a subroutine.
 pub(crate) const STEPS_MAX: u32 = 10_000;
 
 /// The control flow after a statement.
 enum Flow {
     Next,
     Leave,
-    /// Boxed, so that the common `Next` stays small.
+    /// The action is boxed, so that the type stays small for the common `Next`.
     Return(Box<Action>),
 }
 

@@ -9,7 +9,8 @@ use crate::value::{Backend, Failure, Value, write_int, write_ip, write_real, wri
 use crate::variables::Variable;
 
 impl<'p> Machine<'p, '_, '_> {
-    /// Passes the string value of `expression` to `use_it`, then frees its buffer space.
+    /// Passes the string value of `expression` to `use_it`, then frees the buffer space of the
+    /// string.
     pub(super) fn with_text(
         &mut self,
         expression: &'p Expression,
@@ -78,7 +79,8 @@ impl<'p> Machine<'p, '_, '_> {
         Ok(self.lent_or_unset(expression)?.map(Option::unwrap_or_default))
     }
 
-    /// Like [`lent`](Self::lent), but returns `Some(None)` for an unset string.
+    /// Like [`lent`](Self::lent), but distinguishes an unset string, for which it returns
+    /// `Some(None)`.
     pub(super) fn lent_or_unset<'s>(
         &'s self,
         expression: &'s Expression,
@@ -143,7 +145,7 @@ fn full(bytes_max: usize) -> Failure {
     Failure::new(format!("the workspace of {bytes_max} bytes is full"))
 }
 
-/// Appends the string form of a value; types without one append nothing.
+/// Appends the string form of a value; types without a string form append nothing.
 fn write(value: &Value<'_>, program: &Program, into: &mut Vec<u8>) {
     match value {
         Value::Text(text) => into.extend_from_slice(text.as_deref().unwrap_or_default()),

@@ -14,7 +14,7 @@ pub(super) const TIME_EXPECTED: &str = "a time: 2026-11-20, 2026-11-20T23:00, 20
 pub(super) enum Literal {
     Text(Box<str>),
     Truth(bool),
-    /// In the field's unit.
+    /// A number, in the field's unit.
     Number(f64),
     Time(Moment),
 }
@@ -67,7 +67,8 @@ impl Quantity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
     At(Timestamp),
-    /// A time of day in UTC, compared with the time of day of a record regardless of its date.
+    /// A time of day in UTC, compared with the time of day in a record regardless of the record's
+    /// date.
     OfDay(Time),
 }
 
@@ -89,7 +90,7 @@ impl Moment {
         TimeZone::UTC.to_timestamp(time).ok().map(Self::At)
     }
 
-    /// Compares `found`, a time in RFC 3339 format, with this moment.
+    /// Compares `found`, a time in RFC 3339 format, with this point in time.
     pub(super) fn order(self, found: &str) -> Option<Ordering> {
         let found: Timestamp = found.parse().ok()?;
         Some(match self {

@@ -11,9 +11,9 @@
 //! against.
 //!
 //! A field may have any number of values. A test holds if any value satisfies it, so only the
-//! negated relations `!=` and `!~` hold for an absent field. They hold if no value satisfies `==`
-//! or `~`. A bare name tests whether the field is present or, for [`Kind::Truth`], whether it is
-//! true.
+//! negated relations `!=` and `!~` hold for an absent field. A negated relation holds if no value
+//! satisfies `==` or `~`. A bare name tests whether the field is present or, for [`Kind::Truth`],
+//! whether it is true.
 
 mod literal;
 
@@ -44,8 +44,8 @@ pub trait Schema {
     /// Returns advice for an unknown field `name`.
     fn advice(&self, name: &str) -> String;
 
-    /// Returns whether a bare `field` is an error, because every record has the field and selecting
-    /// all records by mistake would do harm.
+    /// Returns whether a bare `field` is an error. Should be true if every record has the field,
+    /// and selecting all records by mistake would do harm.
     fn needs_comparison(&self, _field: &Self::Field) -> bool {
         false
     }
@@ -68,7 +68,7 @@ pub enum Kind {
     Parts,
 }
 
-/// The data an expression is evaluated against.
+/// The data against which an expression is evaluated.
 pub trait Record<F> {
     /// Returns whether `test` holds for any value of `field`.
     fn any(&self, field: &F, test: &mut dyn FnMut(&Value<'_>) -> bool) -> bool;
@@ -147,7 +147,7 @@ impl<F> Expression<F> {
         &self.text
     }
 
-    /// Returns whether any test uses a field for which `is_wanted` holds.
+    /// Returns whether any test uses a field for which `is_wanted` returns true.
     pub fn names(&self, is_wanted: impl Fn(&F) -> bool + Copy) -> bool {
         self.root.names(is_wanted)
     }
@@ -222,7 +222,7 @@ struct Checker<'c, S> {
 }
 
 impl<S: Schema> Checker<'_, S> {
-    /// Lowers an expression; `None` after a fault.
+    /// Lowers an expression. Returns `None` after a fault.
     fn node(&mut self, tree: &ast::Expression) -> Option<Node<S::Field>> {
         match &tree.kind {
             ExpressionKind::Not(inner) => Some(not(self.node(inner)?)),

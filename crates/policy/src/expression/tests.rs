@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A schema with the fields `status`, `path`, `complete` and `time`, and `none`, which is always
-/// absent.
+/// A schema with the fields `status`, `path`, `complete` and `time`, and a field `none`, which is
+/// always absent.
 struct Fields;
 
 impl Schema for Fields {

@@ -1,7 +1,7 @@
 //! `blob`: binary-to-text encodings (vmod_blob(3); RFC 4648; RFC 3986 §2.1).
 //!
-//! Base64 decoding is lenient, as in varnishd: padding is optional (but an error in
-//! BASE64URLNOPAD), and trailing bits are ignored. There are two differences from varnishd.
+//! Base64 decoding is lenient, as in varnishd: padding is optional (except in BASE64URLNOPAD, where
+//! it is an error), and trailing bits are ignored. There are two differences from varnishd.
 //! Characters after padding are an error, whereas varnishd decodes them to zeros. IDENTITY returns
 //! all bytes of a blob, whereas varnishd's result ends at the first zero byte.
 
@@ -51,7 +51,7 @@ pub enum Error {
     Illegal(Encoding),
     /// A case was requested for an encoding without hexadecimal digits.
     Case(Encoding),
-    /// The requested range exceeds the blob, or the blob is empty.
+    /// The requested range extends beyond the blob, or the blob is empty.
     Bounds,
 }
 

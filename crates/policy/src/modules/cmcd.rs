@@ -2,9 +2,10 @@
 //! 1).
 //!
 //! The data arrives percent-encoded in the query argument `CMCD`, or in the fields [`FIELDS`]. The
-//! standard assigns keys to fields only by how often they change, so each key is accepted in any
-//! field. Members are separated by commas. A member is `key=value`, or a bare key that means true.
-//! String values are in double quotes, with the escapes `\"` and `\\`. Keys are case-sensitive.
+//! standard distributes keys over the fields only by how often their values change, so any key is
+//! accepted in any field. Members are separated by commas. A member is `key=value`, or a bare key
+//! that means true. String values are in double quotes, with the escapes `\"` and `\\`. Keys are
+//! case-sensitive.
 //!
 //! Unknown members and values of the wrong type are skipped. If a key is repeated, the last value
 //! wins. Data of a newer version is read as far as it is compatible with version 1. A numeric value
@@ -24,11 +25,11 @@ pub const ARGUMENT: &[u8] = b"CMCD";
 
 /// Maximum length of an argument or a field in bytes, both before and after decoding.
 pub const TEXT_BYTES_MAX: usize = 4096;
-/// Maximum members read from one argument or field; version 1 has 18 keys.
+/// Maximum number of members read from one argument or field; version 1 has 18 keys.
 pub const MEMBERS_MAX: usize = 64;
 /// Maximum length of `cid` and `sid`, in characters (CTA-5004).
 pub const ID_CHARACTERS_MAX: usize = 64;
-/// Maximum digits of an integer (RFC 8941 §3.3.1).
+/// Maximum number of digits of an integer (RFC 8941 §3.3.1).
 const INTEGER_DIGITS_MAX: usize = 15;
 
 /// A request's CMCD, without the unused keys `nrr` and `v`. An absent key is `None` or `false`.
@@ -48,7 +49,7 @@ pub struct Cmcd {
     pub dl_ms: Option<u64>,
     /// Throughput measured by the player.
     pub mtp_kbps: Option<u64>,
-    /// Path of the next object to be requested, relative to this one, percent-decoded.
+    /// Path of the next object to be requested, relative to this object, percent-decoded.
     pub nor: Option<String>,
     /// Type of the object.
     pub ot: Option<ObjectType>,

@@ -12,8 +12,8 @@ use std::fmt;
 
 use thalweg_http::date;
 
-/// Maximum cookies stored per request. RFC 6265 §6.1 asks browsers to support at least 50 per
-/// domain.
+/// Maximum number of cookies stored per request. RFC 6265 §6.1 asks browsers to support at least 50
+/// per domain.
 pub const COOKIES_MAX: usize = 256;
 
 /// The error for more than [`COOKIES_MAX`] cookies.

@@ -3,10 +3,10 @@
 //! Rates are in bytes/s (socket(7), tcp(7)) and include packet headers and retransmissions.
 //!
 //! [`from_cmcd`] derives a rate for media from the player's CMCD (CTA-5004). Sending a segment no
-//! faster than the player can use it keeps the queue at the bottleneck short. That reduces loss and
-//! delay, both for the player and for others on the same link. Sending too slowly is worse than
-//! sending too fast. Media is therefore paced only if the player requests a rate (`rtp`), or if its
-//! buffer is long enough to survive a late segment.
+//! faster than the player can use it keeps the queue at the bottleneck short. A short queue reduces
+//! loss and delay, both for the player and for others on the same link. Sending too slowly is worse
+//! than sending too fast. Media is therefore paced only if the player requests a rate (`rtp`), or
+//! if its buffer is long enough to survive a late segment.
 
 use super::cmcd::{Cmcd, ObjectType};
 
@@ -15,12 +15,12 @@ use super::cmcd::{Cmcd, ObjectType};
 const KIB_BYTES: u64 = 1024;
 /// Minimum of Fastly's `client.socket.pace`, in KiB/s.
 pub const FASTLY_KB_PER_S_MIN: i64 = 128;
-/// Minimum pace for media, regardless of the player's report. At a lower pace, the spacing of
+/// Minimum pace for media, regardless of the player's report. At a lower pace, the gaps between
 /// packets would delay the start of a segment.
 pub const BYTES_PER_S_MIN: u64 = 128 * KIB_BYTES;
 
 /// Allowance for packet headers (40 of 1,500 bytes, more with options) and retransmissions, which
-/// `rtp` and bitrates exclude.
+/// `rtp` and bitrates do not include.
 const OVERHEAD_PERCENT: u64 = 110;
 /// Ratio of the pace to the bitrate if the player sends no `rtp`.
 ///
@@ -54,8 +54,8 @@ pub fn to_kb_per_s(bytes_per_s: u64) -> i64 {
 /// Returns the pace in bytes/s for a request with `cmcd`; `None` if the response is not to be
 /// paced.
 ///
-/// - Unpaced if the buffer ran dry (`bs`), at startup or after a seek (`su`), and for anything but
-///   media, because pacing would only add delay.
+/// - Unpaced if the buffer ran dry (`bs`), at startup or after a seek (`su`), and for anything
+///   other than media, because pacing would only add delay.
 /// - If the player requests a maximum rate (`rtp`): that rate plus packet overhead.
 /// - Otherwise, if the buffer (`bl`, or without it the deadline, `dl`) is at least 10 s: three
 ///   times the bitrate, times the playback rate (`pr`), plus packet overhead. The bitrate is the

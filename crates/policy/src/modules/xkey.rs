@@ -1,10 +1,11 @@
 //! `xkey`: tags for purging related responses together (vmod_xkey(3) of varnish-modules).
 //!
 //! Keys appear in the response fields [`FIELDS`] and in the argument of `xkey.purge` and
-//! `xkey.softpurge`. They are separated by any number of commas, spaces and tabs, and are
+//! `xkey.softpurge`. Keys are separated by any number of commas, spaces and tabs, and are
 //! case-sensitive.
 
-/// The response fields that carry keys. An older module used the second name.
+/// The response fields that carry keys. The second name is that of hashtwo, the module's
+/// predecessor.
 pub const FIELDS: [&str; 2] = ["xkey", "X-HashTwo"];
 
 /// Returns the keys in `text`, in order, including duplicates.

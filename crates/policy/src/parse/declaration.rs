@@ -30,8 +30,8 @@ impl Parser<'_, '_> {
                 depth = depth.saturating_sub(1);
             } else if let Kind::Name(word) = self.kind()
                 && (DECLARATIONS.contains(&word.as_str()) || advice(Place::Declaration, word).is_some())
-                // `sub` and `acl` cannot occur within a block, so they start a declaration even if
-                // a brace is missing.
+                // These words cannot occur within a block, so they start a declaration even if a
+                // brace is missing.
                 && (depth == 0 || matches!(word.as_str(), "sub" | "acl" | "import"))
             {
                 return;
@@ -129,7 +129,7 @@ impl Parser<'_, '_> {
         self.list(Self::field)
     }
 
-    /// Parses a list in braces, with `read` for each item.
+    /// Parses a list in braces, calling `read` for each item.
     fn list<T>(&mut self, read: fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         self.symbol("{")?;
         let mut list = Vec::new();

@@ -8,8 +8,8 @@ use crate::ast::{Binary, Expression, ExpressionKind, Name, Operator};
 use crate::lex::Kind;
 use crate::source::Span;
 
-/// Maximum operators and method calls in one statement. Together with [`super::NESTING_MAX`], it
-/// limits the depth of the tree.
+/// Maximum number of operators and method calls in one statement. Together with
+/// [`super::NESTING_MAX`], this limits the depth of the tree.
 const OPERATORS_MAX: usize = 256;
 
 impl Parser<'_, '_> {
@@ -141,7 +141,8 @@ impl Parser<'_, '_> {
             Kind::Symbol("+") => Some(Operator::Add),
             Kind::Symbol("-") => Some(Operator::Subtract),
             Kind::Text(_) => Some(Operator::Adjacent),
-            // `and` and `or` are reported where `&&` and `||` are parsed, together with advice.
+            // `and` and `or` are not adjacent strings: they are reported, with advice, where `&&`
+            // and `||` are parsed.
             Kind::Name(word) if matches!(word.as_str(), "and" | "or") => None,
             Kind::Name(word) if !Self::begins_statement(word) => Some(Operator::Adjacent),
             _ => None,

@@ -1,4 +1,4 @@
-//! Parser: turns tokens into a syntax tree. After a fault, it resumes at the next statement or
+//! Parser: turns tokens into a syntax tree. After a fault, parsing resumes at the next statement or
 //! declaration.
 //!
 //! **Invariant:** every loop iteration consumes a token or is the last, and nesting is bounded. No
@@ -17,7 +17,7 @@ use crate::idioms::{Place, advice};
 use crate::lex::{Kind, Token, lex, lex_condition};
 use crate::source::{FILE_BYTES_MAX, File, INCLUDE_DEPTH_MAX, Loader, Sources, Span};
 
-/// Maximum nesting of blocks and parentheses.
+/// Maximum nesting depth of blocks and parentheses.
 pub(crate) const NESTING_MAX: usize = 48;
 
 /// The language version, as declared by `vcl 4.1;`.
@@ -137,7 +137,7 @@ impl Parser<'_, '_> {
     }
 
     /// Parses `include "FILE";`: parses the included file with `read`, then resumes in the current
-    /// one.
+    /// file.
     fn include(&mut self, read: &mut dyn FnMut(&mut Self)) -> Parsed<()> {
         self.next();
         if self.at_symbol("+") {
@@ -301,7 +301,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Runs `read` one nesting level deeper. Reports an error if that exceeds [`NESTING_MAX`].
+    /// Runs `read` one nesting level deeper. Reports an error if the level exceeds [`NESTING_MAX`].
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.nesting >= NESTING_MAX {
             let span = self.span();

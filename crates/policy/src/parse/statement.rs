@@ -35,7 +35,7 @@ impl Parser<'_, '_> {
     fn statements(&mut self, into: &mut Block) {
         while !self.at_symbol("}") && !self.at_end() {
             let before = self.at;
-            // A declaration here means that a closing brace before it is missing.
+            // A declaration inside a block means that a closing brace is missing.
             if self.at_word("sub") && before > 0 {
                 return;
             }

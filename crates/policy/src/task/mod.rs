@@ -19,11 +19,11 @@ use crate::value::Failure;
 pub use outside::{Connection, Delivered, Geo, Host, NoHost, Storage, TcpInfo};
 pub use settings::{Client, Fetch, Object, Session};
 
-/// Maximum lines that a policy may log per request.
+/// Maximum number of lines that a policy may log per request.
 pub const LOG_LINES_MAX: usize = 100;
 /// Maximum length of a log line in bytes.
 pub const LOG_LINE_BYTES_MAX: usize = 4096;
-/// Maximum bytes that a policy may hash per request.
+/// Maximum number of bytes that a policy may hash per request.
 pub const HASH_BYTES_MAX: usize = 16 * 1024;
 
 /// The source of a log line.
@@ -35,7 +35,7 @@ pub enum LogSource {
     Error,
     /// `std.timestamp`.
     Timestamp,
-    /// An ACL with `+log`.
+    /// A look-up in an ACL with `+log`.
     Acl,
     /// The reason why a fetch failed, which the response does not state.
     FetchError,
@@ -70,7 +70,7 @@ pub struct RequestState {
 pub struct Task<'t> {
     /// Current time in Unix seconds; constant during a subroutine.
     pub now_s: f64,
-    /// The unmodified version of [`Task::req`] or, on the backend side, of [`Task::bereq`].
+    /// The original, unmodified [`Task::req`] or, on the backend side, [`Task::bereq`].
     pub original: Option<&'t RequestHead>,
     /// The client's request.
     pub req: Option<&'t mut RequestHead>,
@@ -110,9 +110,9 @@ pub const WORKSPACE_BYTES_MAX: usize = 64 * 1024;
 /// Buffer in which strings are built.
 #[derive(Debug, Clone)]
 pub struct Workspace {
-    /// Maximum bytes per request; default [`WORKSPACE_BYTES_MAX`].
+    /// Maximum number of bytes per request; [`WORKSPACE_BYTES_MAX`] by default.
     pub bytes_max: usize,
-    /// Bytes used by this request; the caller resets the count to 0 for each new request.
+    /// Number of bytes used by this request; the caller resets the count to 0 for each new request.
     pub bytes_used: usize,
     pub(crate) buffer: Vec<u8>,
 }
@@ -164,7 +164,7 @@ impl Task<'_> {
     ///
     /// # Errors
     ///
-    /// Returns an error if `message` is not a request, or if its original is unknown, as in
+    /// Returns an error if `message` is not a request, or if its original state is unknown, as in
     /// `vcl_pipe`.
     pub(crate) fn roll_back(&mut self, message: Message) -> Result<(), Failure> {
         let request = match message {

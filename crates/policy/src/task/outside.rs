@@ -38,13 +38,13 @@ pub struct TcpInfo {
     pub delta_retrans: u64,
 }
 
-/// Rates of a response that the client's kernel acknowledged.
+/// Rates at which the client's kernel acknowledged a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivered {
     /// Content bytes acknowledged per second of busy time.
     pub goodput_bytes_per_s: u64,
     /// The highest rate that the response could have shown, given its size, the congestion window
-    /// and the minimum round-trip time; 0 if one is unknown.
+    /// and the minimum round-trip time; 0 if any of these is unknown.
     pub testable_bytes_per_s: u64,
 }
 
@@ -52,8 +52,8 @@ pub struct Delivered {
 pub trait Connection {
     /// Returns the congestion control algorithm in use, as reported by the kernel.
     fn congestion_algorithm(&self) -> Option<String>;
-    /// Selects an algorithm. The caller logs an error, and the request continues with the current
-    /// algorithm.
+    /// Selects an algorithm. The caller logs the error, if any, and the request continues with the
+    /// current algorithm.
     fn set_congestion_algorithm(&mut self, name: &str) -> Result<(), String>;
     /// Returns the pacing limit in bytes per second; `None` if unlimited.
     fn pace_bytes_per_s(&self) -> Option<u64>;

@@ -41,7 +41,7 @@ pub struct Client {
     pub timestamp_s: f64,
     /// `req.xid`.
     pub xid: u64,
-    /// The arguments of `hash_data`, each followed by a NUL; empty before the first call.
+    /// The arguments of all `hash_data` calls so far, each followed by a NUL.
     pub hash_data: Vec<u8>,
     /// `resp.do_esi`.
     pub do_esi: bool,

@@ -8,14 +8,16 @@ use crate::task::{Geo, Task, TcpInfo};
 use crate::types::Type;
 use crate::value::{Failure, Value};
 
-/// Declares a variable for a field of `tcp_info`; 0 if the kernel does not report it.
+/// Declares a variable for a field of `tcp_info`. The variable is 0 if the kernel does not report
+/// the field.
 macro_rules! tcpi {
     ($name:literal, $field:ident) => {
         Variable::new($name, Type::Int, Subs::CLIENT, |task| Ok(count(tcp_info(task).$field))).ours()
     };
 }
 
-/// Declares a variable for a string from the geolocation database; unset if unknown.
+/// Declares a variable for a string from the geolocation database. The variable is unset if the
+/// string is unknown.
 macro_rules! geo {
     ($name:literal, $field:ident) => {
         Variable::new($name, Type::String, Subs::CLIENT, |task| Ok(Value::maybe(geo(task).$field.as_deref())))
@@ -74,12 +76,14 @@ pub(super) static TABLE: [Variable; 62] = [
             set_or_log(task, |task| task.connection.set_cwnd(u64::try_from(packets).unwrap_or(0)))
         })
         .ours(),
-    // In bytes per second, like `tcpi_delivery_rate`; 0 before the first measured response.
+    // The unit is bytes per second, as for `tcpi_delivery_rate`; 0 before the first measured
+    // response.
     Variable::new("client.socket.goodput", Type::Int, Subs::CLIENT, |task| {
         Ok(count(task.connection.delivered().map_or(0, |delivered| delivered.goodput_bytes_per_s)))
     })
     .ours(),
-    // In KiB per second; 0 means unlimited. Positive values below Fastly's minimum are raised.
+    // The unit is KiB per second; 0 means unlimited. Positive values below Fastly's minimum are
+    // raised.
     Variable::new("client.socket.pace", Type::Int, Subs::CLIENT, |task| {
         Ok(Value::Int(task.connection.pace_bytes_per_s().map_or(0, pace::to_kb_per_s)))
     })
@@ -180,7 +184,7 @@ fn geo<'t>(task: &'t Task<'_>) -> &'t Geo {
     task.kept.geo.get_or_init(|| Box::new(task.host.geo(address).unwrap_or_default()))
 }
 
-/// Logs an error from the socket; the request continues with the current setting.
+/// Changes a socket setting. On error, logs the error and continues with the current setting.
 fn set_or_log(
     task: &mut Task<'_>,
     set: impl FnOnce(&mut Task<'_>) -> Result<(), String>,

@@ -124,7 +124,7 @@ impl Variable {
         if version == Version::V40 { self.set.and(self.set_40) } else { self.set }
     }
 
-    /// Returns the only VCL version that has the variable; `None` if both have it.
+    /// Returns the only VCL version that has the variable; `None` if both versions have it.
     pub fn version(&self) -> Option<&'static str> {
         self.only.map(|version| if version == Version::V40 { "4.0" } else { "4.1" })
     }

@@ -1,5 +1,5 @@
-//! Example video policies that cover every language construct. All compile, and Debian's Varnish
-//! accepts those without Thalweg extensions.
+//! Example video policies that cover every language construct. All of them compile, and Debian's
+//! Varnish accepts the policies without Thalweg extensions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

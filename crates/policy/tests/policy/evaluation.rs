@@ -426,7 +426,8 @@ fn built_in_policy_marks_responses_uncacheable() {
     assert_eq!(stored(|bench| bench.fetch.is_pass = true), (true, 60.0));
 }
 
-/// Definitions of one subroutine must run in source order, the policy's before the built-in ones.
+/// Definitions of one subroutine must run in source order, and the policy's definitions before the
+/// built-in definition.
 #[test]
 fn definitions_of_a_subroutine_are_concatenated() {
     let program = program(

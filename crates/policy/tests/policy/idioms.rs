@@ -183,7 +183,8 @@ sub vcl_synth { synthetic(blob.transcode(decoding = BASE64, encoded = "YQ==")); 
     );
 }
 
-/// Guides run their policies; policies on pages that explain are compiled here.
+/// Policies in guides are run by the tests of the guides; policies in explanations are compiled
+/// here.
 #[test]
 fn policies_in_explanations_compile() {
     let pages = [include_str!("../../../../docs/explanation/congestion-control.md")];

@@ -1,4 +1,4 @@
-//! Tests of the policy language as a whole: compiling, evaluating, and the messages of both.
+//! Tests of the complete policy language: compilation, evaluation, and the messages of both.
 #![allow(unreachable_pub, reason = "the fixture's items are public within the program")]
 
 mod any;

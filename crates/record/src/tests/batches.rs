@@ -294,7 +294,8 @@ fn undecodable_field_is_named() {
         expect!["Loss has version 2, but this program reads up to version 1"],
     );
     check(&batch_of(6, &loss(1, "moon")), expect!["invalid value for Loss.stage"]);
-    // A newer version may have new words and wider numbers, wherever the version field is.
+    // A newer version may have new words and wider numbers. It must be recognised wherever the
+    // version field is.
     for newer in [loss(2, "moon"), [part(3, "moon"), number(1, 2)].concat()] {
         check(&batch_of(6, &newer), expect!["Loss has version 2, but this program reads up to version 1"]);
     }

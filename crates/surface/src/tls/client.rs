@@ -15,8 +15,8 @@ use super::{KeyPair, authorities, certificates, private_key, provider, versions}
 pub struct ClientTls(Arc<Watched<ClientConfig>>);
 
 impl ClientTls {
-    /// Reads the files. Servers must have a certificate that is signed by an authority in `ca` or,
-    /// without it, by one that the system trusts. `pair` is presented to servers that ask for a
+    /// Reads the files. Servers must have a certificate signed by an authority in `ca` or, without
+    /// `ca`, by an authority that the system trusts. `pair` is presented to servers that ask for a
     /// certificate.
     ///
     /// # Errors
@@ -58,13 +58,13 @@ pub(crate) fn no_trust() -> Arc<ClientConfig> {
     Arc::new(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
 
-/// Describes a failure of TLS, and its remedy. Returns `None` if the error has another cause.
+/// Describes a TLS failure and its remedy. Returns `None` if the error has another cause.
 pub(crate) fn explain(error: &(dyn Error + 'static)) -> Option<String> {
     use AlertDescription as Alert;
     use rustls::Error as Tls;
     Some(match cause(error)? {
         Tls::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "certificate signed by an unknown authority: trust it with controller_ca".to_owned()
+            "certificate signed by an unknown authority: set controller_ca".to_owned()
         }
         Tls::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "the server's certificate has expired".to_owned()

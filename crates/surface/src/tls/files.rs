@@ -54,7 +54,7 @@ struct State<T> {
     /// Files from which `config` was built.
     files: Files,
     checked: Instant,
-    /// Fault of the newer files, if they are unusable.
+    /// Why newer files are unusable, if they are.
     fault: Option<String>,
 }
 

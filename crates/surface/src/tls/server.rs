@@ -1,7 +1,7 @@
 //! TLS of a server: the handshake, and the names in a client's certificate.
 //!
-//! Sessions are not resumed, so every connection proves the client's certificate with the
-//! authorities that are in force.
+//! Sessions are not resumed, so every connection verifies the client's certificate with the current
+//! authorities.
 
 use std::io;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub struct PeerNames(Arc<[String]>);
 
 /// An accepted connection.
 pub(crate) enum Accepted {
-    /// With TLS; the names are those of the client's certificate, if it has presented one.
+    /// The client speaks TLS. The names are those in the client's certificate, if presented.
     Tls(Box<TlsStream<TcpStream>>, Option<PeerNames>),
     /// The client speaks HTTP without TLS.
     Clear(TcpStream),
@@ -49,8 +49,8 @@ pub(crate) enum Accepted {
 }
 
 impl ServerTls {
-    /// Reads the files. With `client_ca`, every client must present a certificate that one of its
-    /// authorities has signed. `failed` counts handshakes that fail.
+    /// Reads the files. With `client_ca`, every client must present a certificate signed by an
+    /// authority in that file. `failed` counts handshakes that fail.
     ///
     /// # Errors
     ///
@@ -70,7 +70,8 @@ impl ServerTls {
         if stream.peek(&mut first).await? == 0 {
             return Ok(Accepted::Closed);
         }
-        // The first byte of a handshake is 22 (RFC 8446 §5.1), that of a request a method's letter.
+        // A TLS handshake starts with byte 22 (RFC 8446 §5.1), an HTTP request with a letter of the
+        // method.
         if first[0].is_ascii_alphabetic() {
             return Ok(Accepted::Clear(stream));
         }
@@ -128,8 +129,8 @@ fn config(files: &Files) -> Result<ServerConfig, String> {
     Ok(config)
 }
 
-/// Reads what a client still sends. To close a connection with unread bytes would reset it, and the
-/// client might then miss the alert that names the cause.
+/// Reads and discards what the client still sends. Closing a connection with unread bytes would
+/// reset it, and the client might miss the alert that names the cause.
 async fn drain(mut stream: TcpStream) {
     let read = async {
         stream.shutdown().await?;

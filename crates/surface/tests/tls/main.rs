@@ -1,4 +1,5 @@
-//! Servers and clients with TLS: who trusts whom, what errors say, and changed files.
+//! TLS tests of servers and clients: trusted and rejected certificates, error messages, and changed
+//! files.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod authority;
@@ -120,8 +121,7 @@ async fn each_failure_states_its_cause() {
     let failure = async |server: &Server, tls| server.get("https", tls).await.unwrap_err();
 
     let server = Server::start(Some((own, Some(&ca.certificate()))));
-    let unknown =
-        "TLS with URL failed: certificate signed by an unknown authority: trust it with controller_ca";
+    let unknown = "TLS with URL failed: certificate signed by an unknown authority: set controller_ca";
     assert_eq!(failure(&server, open(&other, client())).await, unknown);
     assert_eq!(
         failure(&server, open(&ca, None)).await,
@@ -137,7 +137,7 @@ async fn each_failure_states_its_cause() {
     let content = server.get("http", open(&ca, client())).await.unwrap();
     assert_eq!(content, r#"{"error":"this port expects TLS: use https://"}"#);
     assert_eq!(server.failed.get(), 4);
-    // A health check that only connects is no failure.
+    // A health check that only connects does not count as a failure.
     drop(TcpStream::connect(server.addr).await.unwrap());
     assert!(server.get("https", open(&ca, client())).await.is_ok());
     assert_eq!(server.failed.get(), 4);
@@ -161,7 +161,7 @@ async fn changed_files_take_effect_and_unusable_ones_do_not() {
     let [ca, other] = ["ca", "other"].map(|name| Authority::new(&directory.0, name));
     let own = pair(ca.issue("server", SERVER_NAMES));
     let server = Server::start(Some((own.clone(), None)));
-    // The client trusts whatever is in this file.
+    // The client trusts the authorities in this file.
     let trusted = directory.0.join("trusted.pem");
     std::fs::copy(ca.certificate(), &trusted).unwrap();
     let tls = ClientTls::open(Some(trusted.clone()), None).unwrap();
@@ -187,7 +187,7 @@ async fn changed_files_take_effect_and_unusable_ones_do_not() {
         std::fs::write(&trusted, bad).unwrap();
         stays("unusable files change nothing").await;
     }
-    // A certificate that does not belong to the key.
+    // This certificate does not belong to the key.
     std::fs::write(&trusted, std::fs::read(ca.certificate()).unwrap()).unwrap();
     std::fs::copy(ca.issue("elsewhere", SERVER_NAMES).0, &own.certificate).unwrap();
     stays("a certificate without its key changes nothing").await;

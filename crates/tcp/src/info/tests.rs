@@ -21,7 +21,7 @@ fn offsets(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Asserts the decoded fields, formatted as `name value` lines. Absent fields are left out.
+/// Asserts the decoded fields, formatted as `name value` lines. Absent fields are omitted.
 fn check(bytes: &[u8], expected: Expect) {
     let debug = format!("{:#?}", TcpInfo::decode(bytes).unwrap());
     let mut lines = String::new();

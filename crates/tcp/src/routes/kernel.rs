@@ -88,7 +88,7 @@ pub(super) fn open(groups: u32, flags: SocketFlags) -> Result<OwnedFd, Error> {
     Ok(socket)
 }
 
-/// Returns the conversion of the errors of `operation`.
+/// Returns a function that converts the errors of `operation`.
 pub(super) fn failed<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> Error {
     move |cause| Error::Io { operation, cause: cause.into() }
 }

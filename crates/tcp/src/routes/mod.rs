@@ -86,7 +86,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotPermitted => f.write_str("changing routes needs CAP_NET_ADMIN: run it as root"),
+            Self::NotPermitted => f.write_str("changing routes needs CAP_NET_ADMIN: run thalweg as root"),
             Self::Io { operation, .. } => write!(f, "cannot {operation}"),
             Self::Truncated { length_bytes, buffer_bytes } => {
                 write!(f, "kernel reply of {length_bytes} bytes exceeds the buffer of {buffer_bytes} bytes")

@@ -12,14 +12,14 @@ use super::{PRIORITY, Route, TABLE_MAIN};
 use crate::CongestionControl;
 use crate::diag::network;
 
-/// What a route sets for the connections that use it.
+/// Settings that a route applies to the connections that use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steering {
     /// The congestion control.
     pub congestion_control: CongestionControl,
-    /// Initial congestion window, in TCP segments. `None` keeps that of the existing route.
+    /// Initial congestion window, in TCP segments. `None` keeps the existing route's window.
     pub initcwnd: Option<u32>,
-    /// Initial receive window, in TCP segments. `None` keeps that of the existing route.
+    /// Initial receive window, in TCP segments. `None` keeps the existing route's window.
     pub initrwnd: Option<u32>,
 }
 
@@ -87,7 +87,7 @@ impl Wanted {
     }
 
     /// Returns the wanted prefix that contains `prefix`. Since no wanted prefix contains another,
-    /// it is the last one that does not sort after `prefix`.
+    /// only the last wanted prefix that does not sort after `prefix` can contain it.
     fn holder(&self, prefix: IpNet) -> Option<IpNet> {
         let (holder, _) = self.prefixes.range(..=prefix).next_back()?;
         holder.contains(&prefix.addr()).then_some(*holder)

@@ -212,7 +212,7 @@ impl Route {
     }
 
     /// Stores the next hops that are up, with only the flags that the kernel accepts. If a single
-    /// one remains, stores it as a route with one next hop, as the kernel would report it.
+    /// next hop remains, stores a route with one next hop, as the kernel would report it.
     fn apply_nexthops(&mut self, list: &[u8]) -> Result<(), Malformed> {
         let mut up: Vec<Vec<u8>> = Vec::new();
         for nexthop in nexthops(list) {

@@ -13,7 +13,7 @@ use thalweg_tcp::congestion;
 
 use crate::pairs::{Pair, connect as pair};
 
-/// Connections to each listener, for 3,000 sockets in total.
+/// Number of connections to each listener, which gives 3,000 sockets in total.
 pub(crate) const CONNECTIONS: usize = 500;
 /// Buffers are filled only for connections numbered below this, because filling them takes time.
 const FULL: usize = 21;

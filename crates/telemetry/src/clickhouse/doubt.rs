@@ -110,9 +110,9 @@ impl Doubt {
             Err(error) if is_denied(&error) => {
                 return Self::pass(target, token, &error.cause.to_string(), verified);
             }
-            // Every other failure is temporary, because the block is accepted after the last one. A
-            // staging table may be missing because another process verifying the same block dropped
-            // it.
+            // Every other failure is temporary, because the block is accepted after the last
+            // failure. A staging table may be missing because another process verifying the same
+            // block dropped it.
             Err(error) => SinkError { is_passing: true, ..error },
         };
         self.failures += 1;

@@ -1,6 +1,6 @@
 //! Encoder of records as rows in ClickHouse's `RowBinary` format: values in sequence,
 //! little-endian, without column names
-//! (<https://clickhouse.com/docs/interfaces/formats/RowBinary>). Pure.
+//! (<https://clickhouse.com/docs/interfaces/formats/RowBinary>). Does no I/O.
 //!
 //! **Invariant:** columns follow the order of `record::rows`; every INSERT must list them in that
 //! order.

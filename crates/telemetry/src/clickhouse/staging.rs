@@ -19,8 +19,8 @@ use crate::error::SinkError;
 pub(super) const VERIFY_TIME_MAX: Duration = Duration::from_secs(60);
 /// Server-side time limit for each statement of a verification, in seconds.
 const EXECUTION_SECONDS_MAX: u64 = 30;
-/// Maximum rows per staged part. The limit exceeds any block's row count, because staged rows must
-/// form a single part per partition, which one move transfers completely.
+/// Maximum number of rows per staged part. The limit exceeds any block's row count, because staged
+/// rows must form a single part per partition, which one move transfers completely.
 const STAGED_ROWS_MAX: u64 = 100_000_000;
 
 /// The staging tables used by one verification.

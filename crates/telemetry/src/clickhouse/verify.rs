@@ -45,7 +45,7 @@ const WINDOW_US: i64 = 300_000_000;
 /// handles the rest.
 const WINDOWS_MAX: usize = 10_000;
 /// Delay between the two checks of a window. The window must lack the block in both checks, because
-/// during the first one an insert of another block with the same sums may have been in progress.
+/// an insert of another block with the same sums may have been in progress during the first check.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Prefixes of table engines that commit the token and the part in one step.
 const WITHOUT_GAP: [&str; 2] = ["Replicated", "Shared"];
@@ -105,7 +105,7 @@ impl Target {
 /// Result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The table and its rollup contain the entire block.
+    /// The table and its rollup contain the entire block, or their engines cannot lose it.
     Whole,
     /// The rollup's sums match neither with nor without the block. The table may already contain
     /// another block that the rollup does not include yet.

@@ -1,10 +1,10 @@
-//! Counters of a socket: the kernel's totals, their differences, and their saved form. Pure.
+//! Counters of a socket: the kernel's totals, their differences, and their saved form. Does no I/O.
 
 use thalweg_record::Counters;
 use thalweg_tcp::TcpInfo;
 
-/// Declares the counters, in the order of their saved form: each record field, the number of bits
-/// that the kernel counts in, and the kernel's total. New counters are added at the end.
+/// Declares the counters, in the order of their saved form: each record field, the width of the
+/// kernel's counter in bits, and the kernel's total. New counters are added at the end.
 macro_rules! counters {
     ($info:ident: $($name:ident: $bits:ident = $total:expr;)*) => {
         /// Number of counters.
@@ -46,7 +46,7 @@ macro_rules! counters {
     };
 }
 
-/// Reduces a number to the bits that the kernel counts in.
+/// Reduces a number to the width of the kernel's counter.
 macro_rules! wrapped {
     (u16 $number:expr) => {
         $number & u32::from(u16::MAX)

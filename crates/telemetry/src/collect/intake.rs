@@ -21,7 +21,7 @@ pub(crate) const CHUNK_RECORDS: usize = 256;
 /// Maximum number of dump chunks in the queue. A dump then blocks before it uses up the capacity
 /// for senders that must not wait.
 const CHUNKS_MAX: usize = 64;
-/// Maximum records per batch.
+/// Maximum number of records per batch.
 const BATCH_RECORDS_MAX: usize = 4096;
 /// Maximum time to wait for a batch to fill.
 const BATCH_AGE_MAX: Duration = Duration::from_secs(1);
@@ -245,7 +245,7 @@ impl Batcher {
             Ok(false) => {}
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                tracing::error!(%error, cause, "cannot reload network files, keeping the old ones");
+                tracing::error!(%error, cause, "cannot reload network files, keeping the old data");
             }
         }
     }

@@ -1,13 +1,14 @@
-//! Completion of destroyed sockets' records from the responses of followed edges. Pure.
+//! Completion of destroyed sockets' records from the responses of followed edges. Does no I/O and
+//! reads no clock.
 //!
 //! The kernel's destroy event names no congestion control, and its delivery rate sample may be that
-//! of the FIN (see `rates`). An edge reads both at the end of each response. Its last record often
-//! arrives after the event, so the record of a destroyed socket waits for it. Records behind it
-//! wait too.
+//! of the FIN (see `rates`). An edge reads both at the end of each response. The record of the
+//! connection's last response often arrives after the event, so the record of a destroyed socket
+//! waits for that record, and so do the records queued behind the waiting record.
 //!
-//! Responses and sockets are matched by the client's address and port. Among sockets in several
-//! network namespaces, or with several followed edges, the same client may have a connection to
-//! two of them from the same port. Its last response to either then completes both records.
+//! Responses and sockets are matched by the client's address and port. With several network
+//! namespaces or several followed edges, a client may use the same port for connections to two of
+//! them. The last response on either connection then completes both records.
 //!
 //! **Invariant:** items leave in the order in which they arrived. Saved socket totals therefore
 //! agree with the records before them.
@@ -23,7 +24,8 @@ use super::rates::DeliveryRate;
 
 /// Time for which an incomplete record waits for a response. An edge sends its records every 10 ms.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// Maximum number of waiting records. Above it, the oldest leave as they are.
+/// Maximum number of waiting records. Above this number, the oldest records leave the queue
+/// incomplete.
 const WAITING_RECORDS_MAX: usize = 16 * 1024;
 /// Maximum number of clients whose last response is known. Longer-lived connections are in dumps.
 const CLIENTS_MAX: usize = 64 * 1024;
@@ -32,8 +34,8 @@ const CLIENTS_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) record: Box<SocketRecord>,
-    /// Whether the record has the latest delivery rate. If not, it has that of the last dump, if
-    /// any.
+    /// Whether the record has the latest delivery rate. If not, the record has the rate of the last
+    /// dump, if any.
     pub(crate) has_latest_rate: bool,
 }
 
@@ -68,12 +70,12 @@ pub(super) struct Join {
 }
 
 impl Join {
-    /// Remembers what a response says about its connection.
+    /// Stores the connection data of a response.
     pub(super) fn note(&mut self, response: &ResponseRecord) {
         self.has_responses = true;
         let Some(tcp) = &response.tcp else { return };
-        // A record of an older edge does not say whether the rate was limited, so assume that it
-        // was: such rates are not compared.
+        // Records from older edges do not state whether the application limited the rate, so assume
+        // that it did: limited rates are not compared.
         let is_app_limited = tcp.delivery_rate_app_limited.unwrap_or(true);
         let last = LastResponse {
             congestion_control: tcp.congestion_control.parse().ok(),
@@ -123,7 +125,7 @@ impl SocketItem {
 }
 
 impl Ended {
-    /// Adds what is missing from the record of the destroyed socket.
+    /// Fills in the fields missing from the record of the destroyed socket.
     fn complete(&mut self, last: LastResponse) {
         if self.record.congestion_control.is_none() {
             self.record.congestion_control = last.congestion_control.map(|name| name.to_string());

@@ -1,4 +1,4 @@
-//! Conversion of the kernel's description of a socket into record fields. Pure.
+//! Conversion of the kernel's description of a socket into record fields. Does no I/O.
 
 use thalweg_record::{Bbr, Gauges, SocketAttributes, SocketFamily, SocketMemory, SocketTimer};
 use thalweg_tcp::TcpInfo;
@@ -70,8 +70,8 @@ pub(super) fn memory(memory: diag::Memory) -> SocketMemory {
     }
 }
 
-/// Returns the connection's state. The delivery rate is passed separately, because that in `info`
-/// may be that of a FIN.
+/// Returns the connection's state. The delivery rate is passed separately, because the rate in
+/// `info` may be that of a FIN.
 pub(super) fn gauges(info: &TcpInfo, delivery_rate: Option<DeliveryRate>) -> Gauges {
     Gauges {
         rtt_us: info.rtt_us,

@@ -1,6 +1,6 @@
 //! Saved socket totals, which survive an agent restart. They contain each socket's counters, by
-//! cookie, as of a record number in the spool. On load, the counts in later records are added.
-//! Pure.
+//! cookie, as of a record number in the spool. On load, the counts in later records are added. Does
+//! no I/O.
 //!
 //! ```text
 //! "TWSOCKS2" | of: 8 bytes | unix us: 8 | namespaces: 8 | counters: 8
@@ -10,7 +10,7 @@
 //!
 //! All numbers are little-endian. The spool adds the record number, the boot ID and a checksum.
 //! Another release may have saved fewer or more counters. Counters that were not saved are in no
-//! record yet, so they continue from zero. The file of version 1 has no number of counters.
+//! record yet, so they continue from zero. Files of version 1 do not state the number of counters.
 //!
 //! **Invariant:** totals and records agree: the counts in a socket's records never exceed its
 //! totals.

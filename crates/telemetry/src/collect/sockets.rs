@@ -65,9 +65,9 @@ pub struct Namespace {
 /// The collector's counters.
 #[derive(Debug, Default)]
 pub struct CollectorFigures {
-    /// Completed dumps.
+    /// Rounds of dumps over all namespaces, including rounds in which a dump failed.
     pub dumps: AtomicU64,
-    /// Failed dumps.
+    /// Failed dumps, counted per namespace.
     pub dumps_failed: AtomicU64,
     /// Sockets in the last dump, across all namespaces.
     pub sockets: AtomicU64,
@@ -161,8 +161,8 @@ impl Collector {
     /// Collects until stopped, then makes a final dump to record the latest counts.
     pub fn run(mut self) {
         let mut next = Instant::now() + offset(&self.config.host, self.config.period);
-        // Dump at once. Otherwise, a connection that is already open and closes before the first
-        // dump would be taken for one opened in between.
+        // Dump at once. Otherwise, a connection that is already open but closes before the first
+        // dump would be mistaken for a new connection.
         self.dump();
         self.save(false);
         loop {

@@ -1,5 +1,5 @@
 //! Socket tracker: converts the kernel's running totals into counts since the socket's previous
-//! record. Pure.
+//! record. Does no I/O and reads no clock.
 //!
 //! **Invariant:** each byte that a socket counts while tracked appears in exactly one record, even
 //! if dumps or events are missed. This holds across agent restarts if the saved state survives.

@@ -1,9 +1,10 @@
-//! Block: the messages of one partition between two offsets, encoded as rows per table. Pure.
+//! Block: the messages of one partition between two offsets, encoded as rows per table. Does no I/O
+//! and reads no clock.
 //!
 //! **Invariant:** the same messages always yield the same token and, given the same preceding
 //! positions, the same block, byte for byte.
-//! **Invariant:** a message is a repeat, and adds no row, unless its position is above the highest
-//! one seen from its source.
+//! **Invariant:** a message that carries a position is a repeat, and adds no row, unless its
+//! position is above the highest position seen from the message's source.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ pub(super) type Places = HashMap<(String, u64), Place>;
 /// fixed by a committed range.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Maximum rows per block.
+    /// Maximum number of rows per block.
     pub rows_max: u64,
     /// Maximum time since the block's first message.
     pub wait_max: Duration,

@@ -45,8 +45,8 @@ const STEP_AFTER_MAX: Duration = Duration::from_secs(60);
 const _: () =
     assert!(STEP_AFTER_MAX.as_secs() + ATTEMPT_SECONDS_MAX + 2 * ASK_TIMEOUT.as_secs() < UNREAD_SECONDS_MAX);
 
-/// Maximum bytes of rows in all open blocks together. Only blocks started by an earlier member may
-/// exceed the limit, because their ends are fixed.
+/// Maximum total size of the rows in all open blocks, in bytes. Only blocks started by an earlier
+/// member may exceed the limit, because their ends are fixed.
 const BLOCKS_BYTES_MAX: usize = 8 * block::BLOCK_BYTES_MAX;
 
 /// A consumer group member, and the blocks that it has read but not yet inserted.
@@ -163,8 +163,8 @@ impl Consumer {
             self.blocks.insert(partition, block);
             return Ok(());
         };
-        // A block with a fixed end may lack messages, even its last ones, because Kafka's retention
-        // has deleted them.
+        // A block with a fixed end may lack messages, even its last messages, because Kafka's
+        // retention has deleted them.
         if block.ends_before(message.offset) {
             block.end = block.until.unwrap_or(block.end);
             self.insert(partition, stop)?;
@@ -175,7 +175,7 @@ impl Consumer {
     }
 
     /// Opens a block for a newly assigned partition: the block started by an earlier member, or a
-    /// new one.
+    /// new block.
     fn open(&self, partition: i32, stop: &AtomicBool) -> Result<Block, Abandoned> {
         let range = self.member.committed(partition).map_err(|error| self.abandon(&error))?;
         // Read the positions after the committed offset, so that they cover at least all messages
@@ -302,12 +302,12 @@ impl Consumer {
     }
 
     /// Counts a read failure. Each distinct failure is logged once until a message arrives. The
-    /// Kafka client retries reads by itself.
+    /// Kafka client retries reads on its own.
     fn log_read_failure(&mut self, error: &thalweg_kafka::Error) {
         self.figures.failures.inc();
         let cause = error.cause.to_string();
         if !self.logged_failures.contains(&cause) {
-            tracing::warn!(%error, cause, "cannot read Kafka, retrying");
+            tracing::warn!(%error, cause, "cannot read from Kafka, retrying");
             self.logged_failures.push(cause);
         }
     }

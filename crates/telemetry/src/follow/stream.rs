@@ -76,7 +76,7 @@ impl fmt::Display for End {
         match self {
             Self::Ended => f.write_str("has ended the stream"),
             Self::Broken(error) => {
-                f.write_str("has broken off the stream")?;
+                f.write_str("has interrupted the stream")?;
                 let mut cause = error.source();
                 while let Some(next) = cause {
                     write!(f, ": {next}")?;
@@ -251,7 +251,7 @@ mod tests {
         first(&mut open).await;
         drop(far);
         let broken = end(open).await;
-        assert!(broken.starts_with("has broken off the stream: "), "{broken}");
+        assert!(broken.starts_with("has interrupted the stream: "), "{broken}");
 
         let (mut open, far) = stream("data: {}\n\n").await;
         first(&mut open).await;

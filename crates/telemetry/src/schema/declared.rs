@@ -1,5 +1,5 @@
 //! Parser for the schema files. It supports only the layout of these files, not general SQL: each
-//! statement ends with `;` at the end of a line, and each column has its own line. Pure.
+//! statement ends with `;` at the end of a line, and each column has its own line. Does no I/O.
 
 /// A `CREATE` statement for a table or view.
 #[derive(Debug)]

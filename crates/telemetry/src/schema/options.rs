@@ -1,11 +1,11 @@
-//! Options of the ClickHouse schema: replicated engines, a cluster, and how long rows are kept.
-//! They change the text of the schema files. Pure.
+//! Options of the ClickHouse schema: replicated engines, a cluster, and how long rows are kept. The
+//! options change the text of the schema files. Does no I/O.
 
 use std::borrow::Cow;
 
-/// Retention of records in the schema files.
+/// Retention of records, as written in the schema files.
 const KEEP: &str = "INTERVAL 7 DAY";
-/// Retention of everything else in the schema files.
+/// Retention of all other tables, as written in the schema files.
 const KEEP_AGGREGATES: &str = "INTERVAL 35 DAY";
 
 /// How the tables on a server differ from the schema files.
@@ -70,7 +70,7 @@ impl Options {
                 Some(days) => text.replace(from, &format!("INTERVAL {days} DAY")),
                 None => text.to_owned(),
             };
-            // A line contains only one of the two.
+            // A line contains at most one of the two intervals.
             line = match line.contains(KEEP) {
                 true => keep(&line, KEEP, self.keep_days),
                 false => keep(&line, KEEP_AGGREGATES, self.keep_aggregates_days),

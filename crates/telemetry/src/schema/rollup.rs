@@ -1,5 +1,5 @@
 //! Rollup declaration: a rollup table's columns, and the query of the materialized view that fills
-//! it. Pure.
+//! the table. Does no I/O.
 
 use thalweg_record::rows::Table;
 

@@ -1,6 +1,6 @@
 //! Shape of a table or view: everything except its columns. For a table these are the engine, keys,
 //! TTL and settings; for a view, the target and query. Shapes are parsed from CREATE statements
-//! formatted by the server, so that layout does not affect comparisons. Pure.
+//! formatted by the server, so that layout does not affect comparisons. Does no I/O.
 
 /// Clauses of a CREATE TABLE statement, in the order in which the server prints them.
 const CLAUSES: [(&str, &str); 8] = [

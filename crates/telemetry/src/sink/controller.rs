@@ -81,7 +81,8 @@ impl ControllerSink {
         let answer: Value = serde_json::from_slice(&content).unwrap_or_default();
         if status != StatusCode::OK {
             let why = answer["error"].as_str().unwrap_or("no reason given").to_owned();
-            // The rate of records is limited. A token may be replaced while the agent runs.
+            // The controller limits the rate of records (429), and a token (401) may be replaced
+            // while the agent runs.
             let is_passing = status.is_server_error()
                 || matches!(
                     status,

@@ -1,5 +1,5 @@
 //! Frame encoding: one batch and the edge positions after it, compressed, with a header that
-//! reveals torn writes. Pure.
+//! reveals torn writes. Does no I/O.
 //!
 //! ```text
 //! "TWFR" | payload bytes | content bytes | records: 4 bytes each
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use thalweg_record::{Batch, EdgePosition};
 use twox_hash::XxHash3_64;
 
-/// Maximum records per frame.
+/// Maximum number of records per frame.
 pub(super) const FRAME_RECORDS_MAX: usize = 8192;
 /// Maximum size of a frame before compression, in bytes.
 pub(super) const FRAME_BYTES_MAX: usize = 32 << 20;

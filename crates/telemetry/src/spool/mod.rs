@@ -62,7 +62,7 @@ pub const SEGMENT_BYTES_MAX: u64 = 8 << 20;
 pub const LIMIT_BYTES_MIN: u64 = 1 << 20;
 /// Minimum number of spool segments that fit within the size limit. Each sink may pin one segment.
 const SEGMENTS_MIN: u64 = 16;
-/// Maximum sinks per spool.
+/// Maximum number of sinks per spool.
 pub const READERS_MAX: usize = 8;
 /// Maximum number of records written without a sync. After a reboot, record numbers skip ahead by
 /// this many, because a sink may have read records that a power loss destroyed.
@@ -205,7 +205,7 @@ impl Spool {
     }
 
     /// Appends records in frames of a few thousand records. Appending many records at once is
-    /// cheaper. This never fails: records that cannot be written are logged and counted as lost.
+    /// cheaper. Never fails: records that cannot be written are logged and counted as lost.
     pub fn append(&self, records: Vec<impl Into<Arrival>>, now_unix_us: u64) -> Appended {
         self.writer().append(self, records.into_iter().map(Into::into), now_unix_us)
     }

@@ -1,5 +1,5 @@
-//! Position file: a sink's position in the spool and its number of lost records. It is one line of
-//! text: `POSITION LOST`, then `FIRST END RECORDS` for each of the latest gaps.
+//! Position file: a sink's position in the spool and its number of lost records. The file is one
+//! line of text: `POSITION LOST`, then `FIRST END RECORDS` for each of the latest gaps.
 //!
 //! **Invariant:** the file is replaced atomically, so it is complete after a crash. It is not
 //! synced, because a sync would take longer than most batches. A power loss may therefore leave it
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::disk;
 
 /// Maximum number of gaps in a position file. If a sink goes back over more gaps, the losses in the
-/// older ones are counted again.
+/// older gaps are counted again.
 pub(super) const GAPS_MAX: usize = 16;
 
 /// A sink's position and losses.

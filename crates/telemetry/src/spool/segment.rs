@@ -32,7 +32,7 @@ pub(super) struct Segment {
     pub(super) follows: u64,
     /// Number after the segment's last record.
     pub(super) end: u64,
-    /// Length of the file in bytes, up to the end of that frame.
+    /// Length of the file in bytes, up to the end of the last complete frame.
     pub(super) length_bytes: u64,
 }
 
@@ -79,12 +79,12 @@ impl Segment {
 /// Spool segments and related files found in a directory.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Valid spool segments in order; the last one up to its last complete frame.
+    /// Valid spool segments in order; the last segment extends to its last complete frame.
     pub(super) segments: Vec<Segment>,
     /// Next free number: no lower number may be assigned.
     pub(super) end: u64,
-    /// Whether the last frames are damaged, rather than torn by a crash. Sinks may then have read
-    /// records with the numbers of the damaged ones.
+    /// Whether the last frames are damaged, rather than torn by a crash. In that case, sinks may
+    /// already have read the records in these frames.
     pub(super) is_tail_damaged: bool,
     /// Files that are named like spool segments but have no valid header.
     pub(super) unreadable: Vec<PathBuf>,

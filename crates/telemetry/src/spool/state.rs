@@ -1,5 +1,5 @@
 //! State shared by a spool's writer and readers: the spool segments, and each reader's position.
-//! Pure.
+//! Does no I/O.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -76,16 +76,16 @@ impl State {
         gone
     }
 
-    /// Removes and returns the spool segments that every reader has finished. Without readers,
-    /// there are none.
+    /// Removes and returns the spool segments that every reader has finished. Returns none if there
+    /// are no readers.
     pub(super) fn take_passed(&mut self) -> Vec<Segment> {
         let position = self.cursors.iter().map(|cursor| cursor.position).min().unwrap_or(0).min(self.saved);
         let passed = self.segments.iter().take_while(|segment| segment.end <= position).count();
         self.segments.drain(..passed.min(self.last_with_records())).collect()
     }
 
-    /// Removes and returns the oldest spool segment that may be deleted: one that no reader is
-    /// reading and that is not the last one with records.
+    /// Removes and returns the oldest spool segment that may be deleted: a segment that no reader
+    /// is reading and that is not the last segment with records.
     pub(super) fn take_oldest(&mut self) -> Option<Segment> {
         let last = self.last_with_records();
         let at = self.segments.range(..last).position(|segment| !self.is_held(segment))?;

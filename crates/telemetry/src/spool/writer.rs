@@ -2,7 +2,7 @@
 //! room, and syncs.
 //!
 //! **Invariant:** an edge's position in a frame covers only responses recorded, or counted in a
-//! loss record, in that frame or an earlier one.
+//! loss record, in that frame or an earlier frame.
 //! **Invariant:** a number is assigned only once its record is in the file, so failed writes leave
 //! no gaps.
 
@@ -29,7 +29,7 @@ pub(super) struct Writer {
     /// File of the last spool segment, if this process created it and no write to it has failed.
     file: Option<File>,
     encoder: Encoder,
-    /// Each edge's position after all records appended so far, including lost ones.
+    /// Each edge's position after all records appended so far, including lost records.
     edges: Edges,
     synced_at: Instant,
     unsynced_records: u64,
@@ -253,8 +253,8 @@ pub(super) fn remove(spool: &Spool, segments: &[Segment]) {
     }
 }
 
-/// Returns the file for the next frame: that of the last spool segment, or of a new segment if the
-/// last one is full.
+/// Returns the file for the next frame: the file of the last spool segment, or of a new segment if
+/// the last segment is full.
 fn segment_file<'a>(file: &'a mut Option<File>, spool: &Spool, next: u64) -> io::Result<&'a File> {
     let last = spool.state().segments.back().copied();
     let is_full = last.is_none_or(|last| last.length_bytes >= spool.limits.segment_bytes());
@@ -268,7 +268,7 @@ fn segment_file<'a>(file: &'a mut Option<File>, spool: &Spool, next: u64) -> io:
     let (segment, created) = Segment::create(&spool.dir, next, follows)?;
     File::open(&spool.dir)?.sync_all()?;
     let mut state = spool.state();
-    // A spool segment without records was left by a failed write; the new one replaces it.
+    // A spool segment without records was left by a failed write; the new segment replaces it.
     state.segments.pop_back_if(|last| last.first == next);
     state.segments.push_back(segment);
     Ok(file.insert(created))

@@ -36,7 +36,7 @@ pub(super) async fn follow(
         match responses.recv().await {
             Ok(response) => {
                 // If the intake is full, the record is dropped, and counted as lost when the next
-                // one arrives.
+                // record arrives.
                 let item = StreamItem::Record(response.record);
                 let _ = follower.forward(epoch, response.number, item, records.lost());
             }

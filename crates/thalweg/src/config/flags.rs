@@ -12,8 +12,8 @@ use super::declare::{Absent, Reader, Section, Setting};
 use super::place::{Fault, Place};
 use super::value::{Raw, Value, Written};
 
-/// Unparsed command-line flags of section `S`. They are parsed by the file's code, so that faults
-/// are worded the same.
+/// Unparsed command-line flags of section `S`. They are parsed by the same code as the config file,
+/// so that faults have the same wording.
 #[derive(Debug, Clone)]
 pub(crate) struct Flags<S> {
     /// Unparsed values, by setting name.

@@ -166,7 +166,8 @@ impl Agent {
     }
 }
 
-/// Checks that the file has a role whose data the console can show.
+/// Checks that the file has a role whose data the console can show, and an edge if the console
+/// names its URL.
 fn check_console(console: &Console, config: &Config, faults: &mut Vec<Fault>) {
     let shows_telemetry = config.agent.as_ref().is_some_and(Agent::keeps_sqlite);
     if config.edge.is_none() && !shows_telemetry && config.controller.is_none() {
@@ -214,8 +215,8 @@ fn check_controller(controller: &Controller, tenants: &[Tenant], faults: &mut Ve
     faults.extend(hosts.map(|(at, fault)| tenants[at].fault(fault.to_string())));
 }
 
-/// Checks that the roles in the file can use the controller in the same file, and that not everyone
-/// else can.
+/// Checks access to the controller: without identities, it must listen on loopback; with
+/// identities, the edge and the agent that use the controller in the same file need tokens.
 fn check_tokens(controller: &Controller, config: &Config, faults: &mut Vec<Fault>) {
     if controller.identities.is_none() {
         let listen = controller.listen.value;
@@ -321,7 +322,7 @@ fn check_listeners(config: &Config, faults: &mut Vec<Fault>) {
 
 fn collide(a: SocketAddr, b: SocketAddr) -> bool {
     /// Returns whether a listener on `a` also takes the connections to `b`. An unspecified address
-    /// covers its whole family, and the IPv6 one covers IPv4 too.
+    /// covers its whole family, and the unspecified IPv6 address covers IPv4 too.
     fn covers(a: SocketAddr, b: SocketAddr) -> bool {
         a.ip() == b.ip() || (a.ip().is_unspecified() && (a.is_ipv6() || b.is_ipv4()))
     }

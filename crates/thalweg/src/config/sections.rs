@@ -207,7 +207,8 @@ section! {
 }
 
 section! {
-    /// The web console: players, and live records from the edge in the same file.
+    /// The web console: players, and live records from the edge that is configured in the same
+    /// file.
     "console" Console {
         /// Address for browsers. Port 0 picks a free one.
         listen: SocketAddr = default("127.0.0.1:8000");
@@ -418,7 +419,7 @@ section! {
         false_discovery_share: Share = default("0.05");
         /// Maximum probability that a harmless trial is declared harmful.
         false_harm_share: Share = default("0.05");
-        /// Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at
+        /// Minimum outcomes per arm before any conclusion: of clients in a trial, of connections on
         /// a canary.
         evidence_connections_min: usize = default("30"), within("2", "1000000");
         /// Minimum effect on log goodput that is worth a rule.
@@ -430,7 +431,8 @@ section! {
         /// Minimum probability of a worthwhile effect, pooled over all networks, for a network to
         /// stay after its trial.
         pooled_keep: Share = default("0.9");
-        /// Windows after its trial for which such a network stays without proof.
+        /// Maximum number of windows after its trial for which a network kept by pooled_keep stays
+        /// without proof.
         likely_windows_max: usize = default("288"), within("0", "1000000");
         /// Rise in the share of retransmitted bytes that ends a trial.
         retransmitted_rise_max: Share = default("0.05");
@@ -502,7 +504,7 @@ section! {
         holdout_trial: Share = unset("as in [controller]");
         /// Share of clients held out after a gain has been shown for the network as a whole.
         holdout: Share = unset("as in [controller]");
-        /// Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at
+        /// Minimum outcomes per arm before any conclusion: of clients in a trial, of connections on
         /// a canary.
         evidence_connections_min: usize = unset("as in [controller]"), within("2", "1000000");
         /// Minimum effect on log goodput that is worth a rule.

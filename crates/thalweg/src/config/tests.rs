@@ -139,7 +139,7 @@ fn wrong_value_is_reported_with_the_expected_form() {
         "backends = ['http://a', 'https://b', 'http://c/d', 'ftp://e', 'http://u@f', 1]",
         expect![[r#"
             thalweg.toml:3:25: backends: "https://b": TLS to a backend is not supported
-            thalweg.toml:3:38: backends: "http://c/d": backend URL must not have a path, because requests keep theirs
+            thalweg.toml:3:38: backends: "http://c/d": backend URL must not have a path: request paths stay unchanged
             thalweg.toml:3:52: backends: "ftp://e": invalid backend URL (expected http://HOST[:PORT])
             thalweg.toml:3:63: backends: "http://u@f": invalid backend URL (expected http://HOST[:PORT]): host contains an invalid character
             thalweg.toml:3:77: backends: expected a server's address such as "http://127.0.0.1:8081", got the number 1"#]],
@@ -527,7 +527,8 @@ fn reference_lists_every_setting() {
               Maximum length of a request head (request line and fields).
 
         [console]
-          The web console: players, and live records from the edge in the same file.
+          The web console: players, and live records from the edge that is configured in the same
+          file.
 
           listen                 ADDR:PORT, default 127.0.0.1:8000
               Address for browsers. Port 0 picks a free one.
@@ -733,7 +734,7 @@ fn reference_lists_every_setting() {
           false_harm_share       SHARE, default 0.05
               Maximum probability that a harmless trial is declared harmful.
           evidence_connections_min N, default 30, 2 to 1000000
-              Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at
+              Minimum outcomes per arm before any conclusion: of clients in a trial, of connections on
               a canary.
           effect_min             SHARE, default 0.05
               Minimum effect on log goodput that is worth a rule.
@@ -745,7 +746,8 @@ fn reference_lists_every_setting() {
               Minimum probability of a worthwhile effect, pooled over all networks, for a network to
               stay after its trial.
           likely_windows_max     N, default 288, 0 to 1000000
-              Windows after its trial for which such a network stays without proof.
+              Maximum number of windows after its trial for which a network kept by pooled_keep stays
+              without proof.
           retransmitted_rise_max SHARE, default 0.05
               Rise in the share of retransmitted bytes that ends a trial.
           guardrail_rise_max     SHARE, default 0.03
@@ -815,7 +817,7 @@ fn reference_lists_every_setting() {
           holdout                SHARE, if absent: as in [controller]
               Share of clients held out after a gain has been shown for the network as a whole.
           evidence_connections_min N, if absent: as in [controller], 2 to 1000000
-              Minimum outcomes per arm before any conclusion: of clients in a trial, of connections at
+              Minimum outcomes per arm before any conclusion: of clients in a trial, of connections on
               a canary.
           effect_min             SHARE, if absent: as in [controller]
               Minimum effect on log goodput that is worth a rule.

@@ -86,7 +86,7 @@ impl Controller {
     ///
     /// # Errors
     ///
-    /// Returns a fault located at the setting that needs another one.
+    /// Returns a fault located at the setting that requires a missing setting.
     pub(crate) fn tls(&self) -> Result<Option<thalweg_controller::Tls>, Fault> {
         let client_ca = self.tls_client_ca.as_ref();
         match (pair(&self.tls_certificate, &self.tls_key)?, client_ca) {

@@ -46,10 +46,11 @@ pub(crate) struct TokenArgs {
     /// Name of the owner; for an edge, the name with which it polls
     #[arg(long, value_name = "NAME")]
     name: String,
-    /// Site (PoP) of an edge or agent; if omitted, the unnamed one
+    /// Site (PoP) of an edge or agent; if omitted, the unnamed site
     #[arg(long, value_name = "NAME")]
     pop: Option<String>,
-    /// Host whose records an agent may send; by default, its name. May be given several times
+    /// Host whose records an agent may send; by default, the agent's name. May be given several
+    /// times
     #[arg(long = "edge", value_name = "NAME")]
     edges: Vec<String>,
     /// File to create for the token, readable by its owner only

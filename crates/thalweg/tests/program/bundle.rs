@@ -30,7 +30,7 @@ fn written(server: &str, directory: &Directory, document: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns hosts to exclude: as many as allowed, all but two of them as long as allowed.
+/// Returns the maximum number of hosts to exclude; all but two have the maximum length.
 fn many_hosts() -> Vec<String> {
     let long = |number| format!("{}.{number:03}.{}", "a".repeat(120), "b".repeat(128));
     (0..254).map(long).chain(["audio.example".to_owned(), "default".to_owned()]).collect()
@@ -373,7 +373,7 @@ fn at_the_server(connection: &TcpStream) -> String {
     found.expect("the kernel lists the open socket").to_string()
 }
 
-/// Returns the kernel's default algorithm and another one.
+/// Returns the kernel's default algorithm and another algorithm.
 fn algorithms() -> (String, String) {
     let default = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
     let default = default.trim().to_owned();

@@ -397,7 +397,7 @@ fn several_files_are_checked() {
     .assert_eq(&format!("status {}\n{out}{err}", output.status.code().unwrap()));
 }
 
-/// Piped input must be checked although it can be read only once.
+/// Piped configs and bundles must be checked although a pipe can be read only once.
 #[test]
 fn piped_input_is_checked() {
     for (text, expected) in [

@@ -169,7 +169,7 @@ fn log_help_explains_expressions() {
 
         Options:
               --admin <ADDR:PORT>   The edge's admin address [default: 127.0.0.1:8082]
-          -n, --lines <N>           Start with the last N lines: 10 of a file, all with -q or standard input
+          -n, --lines <N>           Start with the last N lines [default: 10 of a file, all with -q or standard input]
               --no-follow           Stop at the end of the file instead of waiting for more
           -q, --query <EXPRESSION>  Show only the records that match
               --json                Print the records unchanged, one JSON object per line
@@ -255,12 +255,12 @@ fn restarted_edge_is_followed_again() {
     let lines = log.out_lines();
     request_until_logged(&address, "/before", &lines);
     edge.stop(Signal::TERM);
-    assert_eq!(log.err_line(), format!("thalweg: the edge at {admin} has ended the stream; waiting for it"));
+    assert_eq!(log.err_line(), format!("thalweg: the edge at {admin} has ended the stream; reconnecting"));
     let (edge, address, _) = answering(&directory, &admin);
     request_until_logged(&address, "/after", &lines);
     edge.stop(Signal::TERM);
     // No other message may come in between.
-    assert_eq!(log.err_line(), format!("thalweg: the edge at {admin} has ended the stream; waiting for it"));
+    assert_eq!(log.err_line(), format!("thalweg: the edge at {admin} has ended the stream; reconnecting"));
 }
 
 /// Sends `head` and `content` in response to the next request, and closes the connection.
@@ -294,7 +294,7 @@ fn repeated_empty_streams_are_reported_once_until_a_record_arrives() {
     // A record must reset the pause and the message.
     answer(&listener, EVENTS, "");
     drop(listener);
-    let message = format!("thalweg: the edge at {admin} has ended the stream; waiting for it");
+    let message = format!("thalweg: the edge at {admin} has ended the stream; reconnecting");
     assert_eq!([log.err_line(), log.err_line()], [message.clone(), message]);
     assert!(log.err_lines_until(Signal::TERM).is_empty());
 }

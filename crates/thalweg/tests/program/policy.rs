@@ -334,13 +334,13 @@ fn files_beyond_the_display_limit_show_their_length() {
 fn invalid_policy_name_is_rejected_with_the_allowed_form() {
     let directory = Directory::new();
     let (_edge, admin) = edge(&directory, "vcl 4.1;\nbackend b none;\n");
-    let may_be = "a letter, then letters, digits, _ and -, at most 64 in all";
+    let may_be = "a letter followed by letters, digits, _ and -, at most 64 characters in all";
     for name in ["bad name", "", "1st", "a.b", "\u{e9}", &"a".repeat(65)] {
         let output = thalweg(&["policy", "load", name, "a.vcl", "--admin", &admin]).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(&format!("{name:?} is not a valid policy name: must be {may_be}")), "{error}");
-        // The edge must reject the name with the same message when asked by another client.
+        // The edge must reject the name with the same message if another client sends the request.
         let order = format!("{{\"load\":{name:?},\"path\":\"/a.vcl\"}}").replace("\\u{e9}", "\u{e9}");
         let answer = post(&admin, &order);
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(may_be), "{answer}");

@@ -90,8 +90,9 @@ fn request_appears_in_the_log_and_the_console() {
     assert!(record.contains(r#""path":"/of-the-test""#), "{record}");
     assert!(record.contains(r#""congestion_control":""#), "{record}");
 
-    // Nothing shows when `thalweg log` has subscribed, so repeat the request until it appears. If
-    // the request never appears, the edge is killed, the log ends, and its next line is empty.
+    // Nothing shows when `thalweg log` has subscribed, so repeat the request until the log shows
+    // its record. If the log never does, the edge is killed, the log ends, and its next line is
+    // empty.
     let mut log = Running::start(thalweg(&["log", "--json", "--admin", &admin]));
     let (shown, is_shown) = mpsc::channel();
     let asking = thread::spawn(move || {

@@ -21,9 +21,9 @@ const RESPONSES: [usize; 4] = [6_000, 1_000, 100, 30];
 const REQUESTS_IN_ROUND: [usize; 4] = [6_000, 4_000, 1_000, 300];
 /// Maximum percentage of misses: a store may refuse a response that arrives while the disk is busy.
 const MISSED_PERCENT_MAX: usize = 5;
-/// Maximum attempts to fill a store, which may refuse responses that arrive faster than its disk
-/// writes. (On ext4 without a journal, creating files takes ten times as long if thousands of files
-/// were removed within the last minutes, for example by a previous run.)
+/// Maximum number of attempts to fill a store, which may refuse responses that arrive faster than
+/// its disk writes. (On ext4 without a journal, creating files takes ten times as long if thousands
+/// of files were removed within the last minutes, for example by a previous run.)
 const FILLS_MAX: usize = 12;
 /// Connections used to fill the stores, few enough that all responses in progress fit into
 /// Thalweg's memory.

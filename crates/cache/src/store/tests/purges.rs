@@ -363,7 +363,7 @@ fn testing_a_response_blocks_no_other_request() {
         lock(cache.shard(digest)).slots.find(digest, |slot| *slot.key.text == *beside).unwrap().variants[0]
             .clone();
     thread::scope(|scope| {
-        // While this is held, no response can be tested against purges.
+        // While `list` is held, no response can be tested against purges.
         let list = cache.purges.hold();
         let sweep = scope.spawn(|| cache.sweep());
         let started = Instant::now();

@@ -12,7 +12,7 @@ use thalweg_units::bit_rate;
 use crate::sockets::args::Sort;
 use crate::sockets::table::{self, Row, Since};
 
-/// Maximum congestion controls named in the summary, most used first.
+/// Maximum number of congestion controls named in the summary, most used first.
 const NAMES_MAX: usize = 4;
 
 /// Sockets of the latest dump, and counters of the previous one.
@@ -45,7 +45,7 @@ impl Counters {
 }
 
 impl Sockets {
-    /// Starts a new dump: the latest one becomes the previous one.
+    /// Starts a new dump: the latest dump becomes the previous dump.
     pub(super) fn begin(&mut self) {
         self.before.clear();
         let counted = |sample: &Sample| Some((sample.socket.cookie, Counters::of(&sample.socket)?));

@@ -6,7 +6,7 @@ use thalweg_tcp::diag::{Filter, FilterError, States};
 use tui_input::Input;
 use tui_input::backend::crossterm::EventHandler;
 
-/// Maximum bytes in a typed filter.
+/// Maximum length of a typed filter, in bytes.
 const BYTES_MAX: usize = 1000;
 /// Text before the filter.
 const LABEL: &str = "filter: ";

@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{self, Event};
 use ratatui::{DefaultTerminal, Frame};
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// Maximum events waiting to be handled.
+/// Maximum number of events waiting to be handled.
 const EVENTS_MAX: usize = 64;
 
 /// Terminal on standard output.

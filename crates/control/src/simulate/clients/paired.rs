@@ -1,24 +1,24 @@
 //! Paired paths: goodput under control, compared with all CUBIC and all BBR on the same
 //! connections.
 //!
-//! `paths.csv` says which of its figures are measured. All of a connection's noise is the same in
-//! the three cases, so the differences are those of the decisions alone.
+//! `paths.csv` states which of its figures are measured. A connection's noise is the same in all
+//! three cases, so only the decisions cause differences.
 
 use super::*;
 
-/// Windows in a part of a simulation: 2 hours.
+/// Number of windows in each part of a simulation: 2 hours.
 pub(super) const PART_WINDOWS: u64 = 24;
 
 /// The three cases of a [`Score`].
 const CASES: [&str; 3] = ["control", "all CUBIC", "all BBR"];
 
-/// Sums over connections of goodput and log goodput in each of [`CASES`].
+/// Goodput and log goodput in each of [`CASES`], summed over connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Score {
     connections: f64,
     ln_goodput: [f64; 3],
     goodput: [f64; 3],
-    /// Log goodput lost by steered connections on paths where BBR harms.
+    /// Total log goodput lost by steered connections on paths where BBR does harm.
     lost: f64,
 }
 
@@ -43,15 +43,16 @@ impl Score {
         }
     }
 
-    /// Returns the gain of control over the better of all CUBIC and all BBR: in mean log goodput,
-    /// and in the logarithm of total goodput.
+    /// Returns how much better control is than the better of "all CUBIC" and "all BBR": in mean log
+    /// goodput, and in the logarithm of total goodput.
     fn gains(&self) -> [f64; 2] {
         let [control, cubic, bbr] = self.ln_goodput.map(|sum| sum / self.connections);
         let [control_sum, cubic_sum, bbr_sum] = self.goodput.map(f64::ln);
         [control - cubic.max(bbr), control_sum - cubic_sum.max(bbr_sum)]
     }
 
-    /// Returns the log goodput that steering costs where BBR harms, per connection on all paths.
+    /// Returns the log goodput lost by steering paths where BBR does harm, averaged over the
+    /// connections of all paths.
     fn cost(&self) -> f64 {
         self.lost / self.connections
     }
@@ -70,7 +71,8 @@ pub(super) fn gain(at: u32) -> f64 {
     gains[(at / 2) as usize % gains.len()]
 }
 
-/// Simulates the paths, and prints the gains over all CUBIC. Returns the score of each part.
+/// Simulates the paths, and prints the gains relative to "all CUBIC". Returns the score of each
+/// part.
 fn run(prefixes: u32, clients: f64, parts: u64) -> Vec<Score> {
     let plan = Plan {
         truth: Truth::Paired,
@@ -100,8 +102,8 @@ fn run(prefixes: u32, clients: f64, parts: u64) -> Vec<Score> {
     verdicts.scores
 }
 
-/// Asserts that control is better over the whole simulation than both all CUBIC and all BBR, that
-/// trials cost at most `cost_max` in any part, and that this cost falls to a fifth.
+/// Asserts that over the whole simulation, control is better than both "all CUBIC" and "all BBR",
+/// that trials cost at most `cost_max` in any part, and that this cost falls to a fifth.
 fn check(scores: &[Score], cost_max: f64) {
     let mut whole = Score::default();
     for score in scores {

@@ -29,7 +29,8 @@ fn check_false_verdicts(prefixes: u32, clients: f64) {
         println!("{truth:?}: {trials} trials, {promising} promising, {proved} helped, withdrawn: {left:?}");
         let trials = *trials as f64;
         assert!(trials >= f64::from(prefixes), "{verdicts:?}");
-        // All prefixes are false discoveries, so the stated rate is that of any at all.
+        // Every discovery is false here, so the stated rate bounds the probability of any
+        // discovery.
         assert_eq!(*proved, 0, "{truth:?}: {verdicts:?}");
         if truth == Truth::Nothing {
             let share = Settings::default().false_promise_share;
@@ -54,8 +55,8 @@ fn power(gain: f64, prefixes: u32, clients: f64) -> f64 {
     power
 }
 
-/// Asserts that no prefix is falsely declared helped although connections of the other arm outlive
-/// their block. Returns the numbers of pairs of blocks.
+/// Asserts that no prefix is falsely declared helped, even though connections of the other arm
+/// outlive their block. Returns the numbers of pairs of blocks.
 fn check_long_connections(kept: f64, prefixes: u32) -> ClosedPairs {
     let mut pairs = ClosedPairs::default();
     for truth in [Truth::ZeroSum, Truth::Bottleneck] {
@@ -68,7 +69,8 @@ fn check_long_connections(kept: f64, prefixes: u32) -> ClosedPairs {
     pairs
 }
 
-/// Returns the verdicts on short paths that retransmit little, on which steering has this effect.
+/// Returns the verdicts on low-RTT paths with few retransmissions, on which steering has the effect
+/// `gain`.
 fn low_rtt(gain: f64, prefixes: u32) -> Verdicts {
     let day = day(Truth::Gain(gain.ln_1p()), prefixes, 30.0);
     let plan = Plan { min_rtt_us: 2_000, retransmitted: Some(0.000_1), ..day };
@@ -92,7 +94,8 @@ fn long_connections_make_no_prefix_falsely_helped() {
     }
 }
 
-/// Measurement decides whether a network with a low RTT and few retransmits stays on the default.
+/// Measurements decide whether a network with a low RTT and few retransmissions stays on the
+/// default.
 #[test]
 fn low_rtt_is_explored_and_decided_by_evidence() {
     let helped = low_rtt(0.25, 12);

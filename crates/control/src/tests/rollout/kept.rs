@@ -134,8 +134,8 @@ fn outdated_state_continues_above_its_rollout() {
     (0..3).for_each(|_| drop(site.round()));
     let newest = site.rollout.newest();
     assert!(newest > old.bundle);
-    // Decide from the outdated state, without any acknowledgement. It still steers the prefix
-    // withdrawn since.
+    // Decide from the outdated state, without any acknowledgement. The outdated state still steers
+    // the prefix that was withdrawn later.
     site.lab.settings.left_alone.clear();
     site.lab.state = old;
     let window = site.window();
@@ -168,8 +168,8 @@ fn bundle_number_seen_at_an_edge_is_not_reused() {
     let edge = |site: &Site| site.lab.state.entry(prefix(0)).unwrap().steered().unwrap().clone();
     let shown = |site: &Site| edge(site).evidence.steered;
     assert_eq!(site.given(0), Some(43));
-    // An edge arrives with another controller's bundle. Its rules are unknown, so all edges get
-    // their rules reissued above that number.
+    // An edge arrives with another controller's bundle. That bundle's rules are unknown, so all
+    // edges get their rules reissued under a higher number.
     site.edges[2].switch_to(1_000);
     site.ask(2);
     assert_eq!((site.given(2), site.rollout.edges()["edge-2"].number), (None, Some(1_000)));
@@ -188,7 +188,8 @@ fn candidate_number_exceeds_the_stable_one_for_any_stored_rollout() {
     site.round();
     site.lab.settings.exploring_max = 1;
     site.until_tried();
-    // Store a candidate that lacks a prefix of the stable bundle. This code never creates one.
+    // Store a candidate that lacks a prefix of the stable bundle. This release never creates such a
+    // candidate.
     let mut content = site.rollout.candidate().unwrap().bundle.content().clone();
     content.rules.remove(0);
     let mut rollout = serde_json::to_value(&site.rollout).unwrap();

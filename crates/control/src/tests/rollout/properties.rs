@@ -16,7 +16,7 @@ const EDGES: usize = 4;
 #[derive(Debug, Clone)]
 enum Event {
     /// A window closes. `bad` selects edges that perform badly, `effect` is the effect of BBR, and
-    /// `reports`: whether the PoP has traffic.
+    /// `reports` is whether the PoP has traffic.
     Round { bad: u8, effect: f64, reports: bool },
     /// An edge polls and applies its bundle.
     Apply(usize),
@@ -57,7 +57,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A bundle's checksum, and each prefix's held-out share and salt in it.
+/// A bundle's checksum, and the held-out share and salt of each prefix in the bundle.
 type SeenBundle = (String, BTreeMap<Prefix, (u32, String)>);
 
 /// Everything distributed to edges so far.
@@ -100,7 +100,7 @@ impl Seen {
             let known = rollout.edges().get(&site.edges[at].name).and_then(|edge| edge.number);
             prop_assert!(known <= Some(number), "{number} to an edge that has {known:?}");
             prop_assert!(number >= self.highest[at], "{number} after {}", self.highest[at]);
-            // An edge keeps its bundle while it refuses the one assigned to it.
+            // An edge keeps its bundle while it refuses the assigned bundle.
             let used = site.edges[at].in_force.as_ref().map(Bundle::checksum);
             if used == Some(bundle.checksum()) {
                 self.highest[at] = number;

@@ -6,8 +6,8 @@ use super::texts;
 use crate::*;
 
 impl Site {
-    /// Lets canaries refuse the candidate until `edges` of them did, or it is rolled back. Returns
-    /// the transitions of the last refusal.
+    /// Lets canaries refuse the candidate, one at a time, until `edges` of them have done so or the
+    /// candidate is rolled back. Returns the transitions of the last refusal.
     fn refuse_as_canaries(&mut self, edges: usize) -> Vec<Transition> {
         let mut last = Vec::new();
         for _ in 0..edges {
@@ -62,7 +62,7 @@ fn edge_that_refuses_alone_is_excluded_and_the_rollout_continues() {
     }
     assert_eq!(site.round(), [], "the window in which the canary applied it");
     assert_eq!(site.round()[0], Transition::Promoted { number, is_shown: true });
-    // It still refuses the bundle, which is now the stable one.
+    // The edge still refuses the bundle, which is now the stable bundle.
     let stable = site.rollout.stable().unwrap().checksum();
     assert_eq!(site.edges[refusing].refused.as_ref().unwrap().checksum, stable);
     assert_eq!(site.given(refusing), None);
@@ -125,7 +125,7 @@ fn edges_without_traffic_have_no_vote_and_are_no_canaries() {
     idle.clone().for_each(|at| drop(site.refuse(at, "no")));
     site.poll_all();
     assert_eq!(site.round(), []);
-    // They cannot make the controller issue bundles, either.
+    // Idle edges cannot make the controller issue bundles, either.
     idle.for_each(|at| {
         site.edges[at].switch_to(1 << 40);
         site.ask(at);
@@ -202,7 +202,10 @@ fn canary_that_stops_serving_alone_is_joined_by_another() {
         assert_eq!(site.round(), [], "the window in which the second canary applied it");
         if are_both {
             site.edges[second].behaviour = stops;
-            let why = format!("{} served 0 responses in the window, 400 before", edge(first.min(second)));
+            let why = format!(
+                "{} served 0 responses in the window, 400 per window before",
+                edge(first.min(second))
+            );
             let back = texts(&site.round()[..1]);
             assert_eq!(
                 back,

@@ -142,8 +142,8 @@ impl Site {
         })
     }
 
-    /// Runs rounds until there is a candidate, which its canaries do not use yet. Returns its
-    /// number.
+    /// Runs rounds until there is a candidate that its canaries do not use yet. Returns the
+    /// candidate's number.
     pub(super) fn until_tried(&mut self) -> u64 {
         for _ in 0..100 {
             self.poll_all();
@@ -155,8 +155,8 @@ impl Site {
         panic!("never a candidate");
     }
 
-    /// Runs rounds until canaries use a candidate. Returns its number. The next window is the first
-    /// complete one.
+    /// Runs rounds until canaries use a candidate. Returns the candidate's number. The next window
+    /// is the first complete window.
     pub(super) fn until_watched(&mut self) -> u64 {
         let number = self.until_tried();
         self.poll_all();

@@ -23,7 +23,7 @@ fn candidate_waits_until_a_window_has_canary_traffic() {
         transitions.extend(site.round());
     }
     let why = format!("no records from {name}; does the name match its agent's `host`?");
-    assert_eq!(texts(&transitions), [format!("bundle {number} waiting at its canaries: {why}")]);
+    assert_eq!(texts(&transitions), [format!("bundle {number} waiting for traffic of its canaries: {why}")]);
     assert_eq!(stage_text(&site), format!("waiting: {why}"));
     assert_eq!(site.given(site.canary()), Some(number));
     site.edges.iter_mut().for_each(|edge| edge.host = None);

@@ -11,7 +11,7 @@ use super::*;
 const PREFIX: &str = "203.0.113.0/24";
 const RULE: &str = "cubic";
 const ARM: &str = "bbr";
-/// The default, and the algorithm that the policy sets.
+/// The default algorithm, which is also the one that the policy sets.
 const RENO: &str = "reno";
 
 /// The rule for the client.
@@ -58,7 +58,7 @@ fn rules(found: Match) -> Vec<thalweg_bundle::Rule> {
         salt: salt.to_string(),
         reason: "slow".to_owned(),
     };
-    // A block of a year: the salt decides whether the prefix is held out now.
+    // With blocks of one year, the salt determines whether the prefix is currently held out.
     let block = |is_held_out: bool| {
         let mut rules = (0..64).map(|salt| rule(0.5, Some(PERIOD_S_MAX), salt));
         rules.find(|rule| rule.holds_out_prefix(now_s()) == is_held_out).unwrap()
@@ -113,7 +113,7 @@ async fn outcome(bundle: &Bundle, policy: PolicySets) -> (String, Decider, Optio
 #[tokio::test]
 async fn every_combination_sets_the_strongest_and_records_all() {
     use {InArm::*, Match::*};
-    // Rule, arm, what decides without a policy, the algorithm, and whether a holdout is recorded.
+    // Columns: rule, arm, decider without a policy, algorithm, and whether a holdout is recorded.
     let table = [
         (Match::None, InArm::None, Default, RENO, false),
         (Match::None, AsIs, Default, RENO, false),

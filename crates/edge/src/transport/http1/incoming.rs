@@ -25,14 +25,14 @@ use crate::sent::MalformedLine;
 use crate::transport::socket::Socket;
 use crate::transport::{Incoming, Piped, UploadError};
 
-/// Maximum bytes per read from a client.
+/// Maximum number of bytes per read from a client.
 const READ_BYTES: usize = 4096;
-/// Maximum bytes per read of request content.
+/// Maximum number of bytes per read of request content.
 const CONTENT_READ_BYTES: usize = 32 * 1024;
 /// How long a refused client may continue to send. Closing the connection with unread bytes would
 /// reset it, and the client might never see the refusal.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
-/// Maximum bytes to read and discard from a refused client.
+/// Maximum number of bytes to read and discard from a refused client.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
@@ -206,8 +206,8 @@ impl<'c> RequestContent<'c> {
         poll_fn(|context| self.socket.poll_read(context, input)).await
     }
 
-    /// Marks the content as read, and releases the buffer, which is too large to keep while the
-    /// connection is idle.
+    /// Marks the content as read. Releases the buffer, which is too large to keep while the
+    /// connection is idle, unless it contains the start of the next request.
     fn end(&mut self) {
         self.is_read = true;
         if self.requests.input.is_empty() {

@@ -39,10 +39,10 @@ const MALFORMED: RequestForm = RequestForm { version: Version::Http11, is_head: 
 /// earlier.
 const ACK_WAIT: Duration = Duration::from_millis(200);
 
-/// Maximum scratch buffers kept by a worker for later requests.
+/// Maximum number of scratch buffers that a worker keeps for later requests.
 const SPARE_MAX: usize = 64;
 
-/// Maximum capacity of a response buffer kept for reuse.
+/// Maximum capacity, in bytes, of a response buffer kept for reuse.
 const PENDING_BYTES_MAX: usize = 64 * 1024;
 
 /// Buffers of one request and its response, kept to reuse their allocations.
@@ -145,8 +145,9 @@ fn has_use_for_delivery(worker: &Worker, client: &Client) -> bool {
 }
 
 /// Waits for the first byte of the next request; returns `false` if none arrives within `idle` or
-/// the client closes. Collects acknowledgements of earlier responses, first after [`ACK_WAIT`] and
-/// then at increasing intervals, because most clients send their next request before that.
+/// the client closes. Collects acknowledgements of earlier responses when a request arrives. Until
+/// then, checks for them at increasing intervals, first after [`ACK_WAIT`]: most clients send their
+/// next request sooner.
 async fn next_request(requests: &mut Requests, client: &Client, socket: &Socket, idle: Duration) -> bool {
     let deadline = Instant::now() + idle;
     let mut wait = ACK_WAIT;

@@ -48,7 +48,7 @@ pub(super) struct Response<'c> {
     socket: &'c Socket,
     stall: Duration,
     sender: Sender<'c>,
-    /// Bytes held back until the next ones are sent.
+    /// Bytes held back, to be sent together with the next ones.
     pending: &'c mut Vec<u8>,
     request: RequestForm,
     delimited: Delimited,
@@ -56,7 +56,7 @@ pub(super) struct Response<'c> {
     /// Whether the last chunk was sent with the last piece.
     has_ended: bool,
     is_finished: bool,
-    /// Bytes of the pieces that the kernel has accepted.
+    /// Number of content bytes that the kernel has accepted.
     content_bytes: u64,
     measure: Measure,
 }
@@ -64,14 +64,14 @@ pub(super) struct Response<'c> {
 /// Whether and how a response's delivery is measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measure {
-    /// Minimum size of measured responses, in bytes; `None` measures none.
+    /// Minimum size of measured responses, in bytes; `None` if responses are not measured.
     pub(super) bytes_min: Option<u64>,
     /// Whether the path's state at the start must be read.
     pub(super) needs_state: bool,
 }
 
 impl<'c> Response<'c> {
-    /// Creates a response to be written to `stream`. The response is cut if the client accepts no
+    /// Creates a response to be written to `socket`. The response is cut if the client accepts no
     /// byte for `stall`. `pending` is a scratch buffer.
     pub(super) fn new(
         socket: &'c Socket,
@@ -157,7 +157,7 @@ impl Outgoing for Response<'_> {
         let is_large = |bytes_min| match self.delimited {
             Delimited::Length(length) => length >= bytes_min,
             Delimited::Chunked => true,
-            // The last byte is not known until the connection ends.
+            // The last byte is not known before the connection ends.
             Delimited::None | Delimited::Close => false,
         };
         if !self.request.is_head && self.measure.bytes_min.is_some_and(is_large) {
@@ -183,7 +183,7 @@ impl Outgoing for Response<'_> {
             _ if self.pending.is_empty() => self.sender.piece(piece, is_last).await,
             _ => self.sender.head_and_piece(self.pending, piece, is_last).await,
         };
-        // If the client leaves meanwhile, the kernel has accepted only a part.
+        // If the client has disconnected, the kernel may have accepted only a part of the piece.
         let accepted = self.socket.written().saturating_sub(content_start);
         self.content_bytes += accepted.min(piece.len() as u64);
         self.pending.clear();
@@ -230,7 +230,7 @@ impl Outgoing for Response<'_> {
 
     fn span(&self) -> Option<Span> {
         let bytes_min = self.measure.bytes_min?;
-        // No timestamp was requested, so the delivery of a complete response is unknown.
+        // Without a requested timestamp, the delivery of a complete response is unknown.
         if self.is_finished && !self.sender.has_stamped() {
             return None;
         }
@@ -238,8 +238,8 @@ impl Outgoing for Response<'_> {
     }
 }
 
-/// Sends an interim response with a separate sender, so that its time is not taken for the first
-/// byte of the final response.
+/// Sends an interim response through a separate sender, so that its first byte does not count as
+/// that of the final response.
 async fn send_interim(socket: &Socket, stall: Duration, interim: &[u8]) {
     if Sender::new(socket, stall).bytes(interim, false, false).await.is_err() {
         let _ = socket.with_fd(|fd| socket2::SockRef::from(&fd).shutdown(std::net::Shutdown::Both));

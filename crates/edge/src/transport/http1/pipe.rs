@@ -20,7 +20,7 @@ use crate::transport::socket::Socket;
 
 /// Maximum time without a byte in either direction (Varnish's `pipe_timeout`).
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
-/// Maximum bytes buffered in each direction.
+/// Maximum number of bytes buffered in each direction.
 const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Sends `first` to `backend`, then copies bytes both ways until the pipe ends.
@@ -35,7 +35,7 @@ pub(super) async fn run(client: &Socket, backend: &mut TcpStream, first: &[u8]) 
     Piped { bytes: progress.from_backend.load(Relaxed), cut }
 }
 
-/// One half of a shared connection, as from `TcpStream::split` but without a mutable borrow.
+/// One half of a shared connection, like those of `TcpStream::split` but without a mutable borrow.
 struct Half<'a>(&'a Socket);
 
 impl AsyncRead for Half<'_> {
@@ -68,7 +68,7 @@ struct Progress {
     started: Instant,
     /// When either side last accepted a byte, in milliseconds since `started`.
     moved_ms: AtomicU64,
-    /// Bytes accepted by the client.
+    /// Number of bytes accepted by the client.
     from_backend: AtomicU64,
     /// Whether the backend has ended and the client has received everything.
     is_complete: AtomicBool,

@@ -102,7 +102,7 @@ pub(super) struct Sender<'a> {
 /// State of a response whose delivery is measured.
 #[derive(Debug)]
 struct Measuring {
-    /// Bytes written to the socket before the response.
+    /// Number of bytes written to the socket before the response.
     start: u64,
     /// Whether the path's state is to be read once the first byte is written, because it is unknown
     /// or the kernel may have reduced the congestion window after an idle period.
@@ -110,7 +110,7 @@ struct Measuring {
     at_start: Option<PathState>,
     /// The connection's busy time at the first byte, once the response has waited for content.
     busy_before: Option<Duration>,
-    /// Whether the kernel can stamp writes.
+    /// Whether the kernel supports acknowledgement timestamps.
     can_stamp: bool,
     /// Position after the last byte that the kernel stamps; `None` before any.
     stamped: Option<u64>,
@@ -158,7 +158,7 @@ impl<'a> Sender<'a> {
         if let Some(measuring) = &mut self.measuring
             && measuring.busy_before.is_none()
         {
-            // Up to now, the connection has been busy since the first byte.
+            // The connection has been busy since the first byte was written.
             let since = self.first_byte.map_or(Duration::ZERO, |at| at.elapsed());
             let busy = self.socket.with_fd(TcpInfo::read).ok().and_then(|info| info.busy_time_us);
             measuring.busy_before = busy.map(|us| Duration::from_micros(us).saturating_sub(since));
@@ -224,7 +224,7 @@ impl<'a> Sender<'a> {
         let _ = self.socket.with_fd(|fd| Ok(rustix::net::sockopt::set_tcp_cork(fd, on)?));
     }
 
-    /// Sends content of known length. `is_last` promises that nothing follows.
+    /// Sends content of known length. If `is_last`, nothing may follow.
     pub(super) async fn piece(&mut self, piece: &Piece, is_last: bool) -> io::Result<()> {
         self.cork_for(piece);
         match source_of(piece) {
@@ -234,7 +234,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends content as one chunk, preceded by `head`, which is empty for all but the first chunk.
-    /// If `last`, appends the terminating chunk.
+    /// If `last`, appends the last chunk.
     pub(super) async fn chunk(&mut self, head: &[u8], piece: &Piece, last: bool) -> io::Result<()> {
         let end = if last { CONTENT_END } else { CHUNK_END };
         let mut buffer = [0; SIZE_LINE_BYTES];
@@ -256,8 +256,8 @@ impl<'a> Sender<'a> {
         self.parts([b"0\r\n", trailer.text(), CHUNK_END], true).await
     }
 
-    /// Sends bytes. With `more`, the kernel holds them back for bytes that follow immediately.
-    /// `is_last` promises that the response ends with these bytes.
+    /// Sends bytes. With `more`, the kernel holds them back for bytes that follow immediately. If
+    /// `is_last`, the response must end with these bytes.
     pub(super) async fn bytes(&mut self, bytes: &[u8], more: bool, is_last: bool) -> io::Result<()> {
         if is_last && self.stamps() {
             return Box::pin(self.end([bytes])).await;
@@ -311,7 +311,7 @@ impl<'a> Sender<'a> {
     /// Sends head and content in one call if they are short. Returns the number of bytes accepted
     /// by the socket.
     fn try_joined(&mut self, head: &[u8], bytes: &[u8]) -> io::Result<usize> {
-        // The last byte of a measured response is stamped.
+        // This path requests no timestamp, which a measured response needs.
         if head.len() + bytes.len() > JOINED_BYTES_MAX || self.measuring.is_some() {
             return Ok(0);
         }

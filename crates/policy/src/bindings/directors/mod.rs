@@ -1,9 +1,9 @@
 //! Bindings of `directors` (vmod_directors(3)).
 //!
 //! Members can be added and removed at any time. `backend()` of `round_robin`, `fallback` and
-//! `random` returns the director itself. It is resolved only when a backend is needed, so a cache
-//! hit does not advance it. A director can be a member of another director. It is healthy if any of
-//! its members is healthy, and it is resolved recursively.
+//! `random` returns the director itself. The director is resolved only when a backend is needed, so
+//! a cache hit does not advance a round-robin. A director can be a member of another director; such
+//! directors are resolved recursively. A director is healthy if any of its members is healthy.
 
 mod parameters;
 mod shard;
@@ -115,8 +115,8 @@ const REMOVE_WEIGHTED: Function = function("remove_backend", &[BACKEND], Type::V
     Ok(Value::Void)
 });
 
-/// Reads the backend to add. As in Varnish, a missing backend, such as the result of a failed
-/// `directors.lookup`, is an error.
+/// Reads the backend to add. As in Varnish, "no backend" is an error, for example as the result of
+/// a failed `directors.lookup`.
 fn backend_to_add(call: &Call<'_, '_>) -> Result<Backend, Failure> {
     let backend = backend(call);
     let is_none = match backend {

@@ -102,8 +102,8 @@ pub(super) fn from_call(call: &Call<'_, '_>) -> Result<Parameters, Failure> {
     Ok(parameters)
 }
 
-/// Returns the key of the current request. By default the key comes from the hashed data, or from
-/// the URL if there is no backend request.
+/// Returns the key of the current request. By default, the key is derived from the hashed data, or
+/// from the URL if there is no backend request.
 pub(super) fn key(parameters: &Parameters, task: &Task<'_>) -> Result<u32, Failure> {
     let by = match parameters.by {
         Some("KEY") => By::Key(parameters.key.ok_or_else(|| Failure::new("by = KEY needs a key"))?),
@@ -160,7 +160,7 @@ fn current_of(call: &Call<'_, '_>) -> Parameters {
 fn change(set: u32, given: Parameters, program: &Program, task: &mut Task<'_>) {
     let parameters = given.or(&current(set, program, task));
     let sets = &mut task.kept.shard_sets;
-    // There is one entry per `shard_param`, so the policy limits the number of entries.
+    // There is at most one entry per `shard_param`, so the number of entries is bounded.
     sets.retain(|changed| changed.set != set);
     sets.push(ChangedSet { set, parameters });
 }

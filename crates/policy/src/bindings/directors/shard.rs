@@ -29,7 +29,8 @@ pub(super) const CLASS: Class =
     Class::new("shard", &[], |_| Ok(Box::new(ShardObject::default()) as Instance), METHODS)
         .ready(|object| {
             if let Some(director) = object.downcast_mut::<ShardObject>() {
-                // An empty ring selects no backend, so the fetch fails and reports it.
+                // Ignore any error: the ring then stays empty and selects no backend, so the fetch
+                // fails with a message.
                 let _ = director.ring.reconfigure(REPLICAS_DEFAULT);
             }
         })
@@ -158,8 +159,8 @@ fn backend(call: &mut Call<'_, '_>) -> Result<Value<'static>, Failure> {
     if call.word(RESOLVE) == "LAZY" || is_init {
         let is_plain = own == Parameters::default() && set.is_none();
         if call.task.bereq.is_some() {
-            // The last call for a director wins, so the number of directors limits the number of
-            // entries.
+            // The last call for a director wins. There is at most one entry per director, so the
+            // number of entries is bounded.
             let kept = &mut call.task.kept.shards;
             kept.retain(|other| other.director != call.index);
             kept.push(LazyCall { director: call.index, own, set });

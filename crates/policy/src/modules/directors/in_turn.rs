@@ -68,8 +68,8 @@ impl<M: PartialEq> InTurn<M> for RoundRobin<M> {
     }
 }
 
-/// A director that selects the first healthy member. If sticky, it keeps its previous choice as
-/// long as that is healthy.
+/// A director that selects the first healthy member. A sticky director keeps its previous choice as
+/// long as that member is healthy.
 #[derive(Debug)]
 pub struct Fallback<M> {
     members: Vec<M>,

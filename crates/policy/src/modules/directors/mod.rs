@@ -17,7 +17,7 @@ pub use in_turn::{Fallback, InTurn, RoundRobin};
 pub use shard::Shard;
 pub use weighted::Weighted;
 
-/// Maximum members of a director.
+/// Maximum number of members of a director.
 pub const MEMBERS_MAX: usize = 1024;
 
 /// Reason why a director could not be configured.

@@ -22,7 +22,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Returns these parameters, with omitted ones taken from `others`.
+    /// Returns these parameters, with omitted parameters taken from `others`.
     pub fn or(self, others: &Parameters) -> Parameters {
         Parameters {
             by: self.by.or(others.by),

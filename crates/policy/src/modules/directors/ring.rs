@@ -2,8 +2,8 @@
 //!
 //! An instance's points are the keys of its name with 0, 1, 2 … appended. A key belongs to the
 //! first point at or after it, and a key after the last point belongs to the last point. Both rules
-//! follow varnishd 7.1.1, so that choices are equal, rather than its manual, which counts from 1
-//! and wraps around.
+//! follow varnishd 7.1.1, so that choices are equal. Varnish's manual differs: it counts from 1 and
+//! wraps around.
 
 use super::{MEMBERS_MAX, shard::key_of};
 

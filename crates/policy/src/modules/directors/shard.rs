@@ -4,8 +4,8 @@
 //! added or removed. Keys and points are the last four bytes of a SHA-256 digest, little-endian, as
 //! in varnishd. With the same members, Thalweg and Varnish therefore make the same choices.
 //!
-//! Changes to the members take effect at the next [`Shard::reconfigure`]. The caller must also call
-//! it at the end of the task that made the changes.
+//! Changes to the members take effect at the next [`Shard::reconfigure`]. The caller must call
+//! `reconfigure` at the end of a task that changed the members.
 
 use sha2::{Digest, Sha256};
 
@@ -14,7 +14,7 @@ use super::{Error, push};
 
 /// Default number of points per member.
 pub const REPLICAS_DEFAULT: i64 = 67;
-/// Maximum points on a ring, at eight bytes each.
+/// Maximum number of points on a ring; each point takes eight bytes.
 pub const POINTS_MAX: usize = 1 << 20;
 
 /// `.key()`: returns the key of a string.
@@ -58,7 +58,7 @@ pub enum Healthy {
     /// The chosen member must be healthy, but skipped alternatives may be unhealthy.
     #[default]
     Chosen,
-    /// Ignore health, rampup and warmup.
+    /// Health, rampup and warmup are ignored.
     Ignore,
     /// Both the chosen member and the skipped alternatives must be healthy.
     All,
@@ -89,7 +89,7 @@ impl Default for Selection {
 pub struct Health {
     /// Whether the member is healthy.
     pub is_healthy: bool,
-    /// When `is_healthy` last changed, in Unix seconds.
+    /// Time at which `is_healthy` last changed, in Unix seconds.
     pub changed_s: f64,
 }
 
@@ -191,7 +191,7 @@ impl<M: Clone + PartialEq> Shard<M> {
     }
 
     /// Rebuilds the ring after changes, with `replicas` points per unit of weight. On error, the
-    /// ring is unchanged, except that it is emptied if no member is left.
+    /// ring is unchanged, except that a ring without members is emptied.
     pub fn reconfigure(&mut self, replicas: i64) -> Result<(), Error> {
         let replicas_per_weight = u32::try_from(replicas).ok().filter(|count| *count > 0);
         let replicas_per_weight = replicas_per_weight.ok_or(Error::Replicas(replicas))?;

@@ -50,7 +50,7 @@ fn keys_match_varnishd() {
 }
 
 /// Choices for the keys of `k0` to `k39` must match varnishd's. The second director has five
-/// replicas, a weight of 2 for a, and another ident for b.
+/// replicas, a weight of 2 for a, and a different ident for b.
 #[test]
 fn shard_choices_match_varnishd() {
     let three = shard(&["a", "b", "c"]);

@@ -3,7 +3,7 @@
 //! Both map a number in [0, 1) to a healthy member, with a probability proportional to the member's
 //! weight. For `random`, the number is random. For `hash`, [`unit_of`] computes it from a string in
 //! the same way as varnishd, so both choose the same member. When a member's health changes, keys
-//! of other members may be remapped too; `shard` avoids that.
+//! of other members may be remapped too, which `shard` avoids.
 
 use super::{Error, push, shard};
 

@@ -5,9 +5,9 @@
 //! in `[. .]` and `[= =]`, and `\` to quote a character. `?` matches one byte. An unclosed bracket
 //! is a literal `[`.
 //!
-//! **Invariant:** the time is at most proportional to pattern length times subject length, because
-//! only the last `*` is backtracked. That suffices, because the last `*` can skip any bytes that an
-//! earlier one could.
+//! **Invariant:** the matching time is at most proportional to pattern length times subject length,
+//! because only the last `*` is backtracked. Backtracking further is unnecessary, because the last
+//! `*` can skip any bytes that an earlier `*` could.
 
 /// Matching options; [`Default`] uses the defaults of `std.fnmatch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,7 +272,7 @@ mod tests {
         assert!(!matches(pattern.as_bytes(), format!("{}b", "a".repeat(4000)).as_bytes(), PATH));
     }
 
-    /// Tries every length for every `*`: a slow but simple reference implementation.
+    /// Reference implementation, slow but simple: tries every length for every `*`.
     fn matches_by_trying(pattern: &[u8], subject: &[u8], at: usize, flags: Flags) -> bool {
         match pattern.first() {
             None => at == subject.len(),

@@ -1,8 +1,8 @@
 //! `std`: strings, shell patterns, conversions, dates and addresses (vmod_std(3)).
 //!
-//! A failed conversion returns an [`Error`]. The policy's fallback replaces the error; without a
-//! fallback, evaluation fails. Functions that need files, the log or the connection are in the
-//! bindings.
+//! A failed conversion returns an [`Error`]. If the policy specifies a fallback, the fallback is
+//! used instead; otherwise evaluation fails. Functions that need files, the log or the connection
+//! are in the bindings.
 
 pub mod address;
 pub mod glob;

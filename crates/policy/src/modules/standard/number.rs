@@ -16,7 +16,7 @@ const WHOLE_DIGITS_MAX: usize = 12;
 /// RFC 8941 §3.3.2: digits after the point.
 const FRACTION_DIGITS_MAX: usize = 3;
 
-/// Maximum size in bytes: 2⁵³ − 1, because every size up to it is also exact as a double.
+/// Maximum size in bytes: 2⁵³ − 1. All sizes up to this one are exact as doubles.
 pub const BYTES_MAX: i64 = (1 << 53) - 1;
 
 /// 2⁶³, the first number beyond the range of `i64`.

@@ -2,7 +2,7 @@
 //!
 //! There are two differences from Varnish. `querysort` compares complete parameters, so `?ab&a` and
 //! `?a&ab` give the same result. Varnish treats two parameters as equal if one is a prefix of the
-//! other, and keeps their order. `collect` moves the joined line to the end.
+//! other, and keeps their order. Unlike in Varnish, `collect` moves the joined line to the end.
 
 use thalweg_http::Fields;
 

@@ -3,8 +3,8 @@
 //! Accepts the three formats of RFC 9110 §5.6.7, ISO 8601 as `1994-11-06T08:49:37` in UTC, and
 //! non-negative Unix seconds. Names are case-sensitive, and the weekday must match the date. As in
 //! varnishd, a date may precede 1970, a two-digit year below 69 means 20xx (RFC 9110's 50-year rule
-//! would require a clock), and a leap second counts as the second before it. The only difference is
-//! 1970-01-01T00:00:00, which varnishd rejects and which is 0 here.
+//! would require a clock), and a leap second counts as the second before it. The only difference
+//! from varnishd is 1970-01-01T00:00:00, which varnishd rejects and which is 0 here.
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;

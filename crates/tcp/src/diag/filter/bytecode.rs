@@ -56,7 +56,7 @@ const REMOTE: End = End { at_least: D_GE, at_most: D_LE, within: D_COND };
 impl Filter {
     /// Compiles the filter's ports and prefixes. States are a separate field of the request.
     /// Returns no bytes if the filter accepts any port and address; the request must then omit the
-    /// program, because the kernel rejects an empty one.
+    /// program, because the kernel rejects an empty program.
     ///
     /// # Panics
     ///

@@ -58,7 +58,7 @@ fn record_waits_for_the_response_and_takes_what_it_lacks() {
     assert_eq!(shown(join.pop(after, false)), (None, None, false), "no response is known");
     assert!(join.pop(after, false).is_none());
 
-    // A later connection from the same port must not get the data of an earlier one.
+    // A later connection from the same port must not get the data of an earlier connection.
     join.push(ended(1, None, false), now);
     assert_eq!(shown(join.pop(after, false)), (None, None, false));
 }

@@ -1,5 +1,5 @@
 //! JSON encoding of a row: an object with the table name, followed by each column that has a value.
-//! Times are in RFC 3339 format, in UTC. Pure.
+//! Times are in RFC 3339 format, in UTC. Does no I/O.
 
 use std::io::Write;
 

@@ -37,7 +37,7 @@ pub struct Rotation {
     /// Age at which a new file is started. A restart of the sink starts a new file too.
     pub age: Duration,
     /// Maximum total size of all files in bytes, if limited. The oldest files are deleted to make
-    /// room for a new one.
+    /// room for a new file.
     pub total_bytes: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ impl JsonSink {
                 &self.file.insert((file, Instant::now())).0
             }
         };
-        // Write at the noted length, overwriting data left by a failed attempt.
+        // Write at the noted length, which is the end of the complete data.
         file.write_all_at(&self.lines, note.length_bytes)?;
         disk::sync(file)?;
         note.length_bytes += self.lines.len() as u64;
@@ -94,7 +94,7 @@ impl JsonSink {
         self.write_note(note)
     }
 
-    /// Returns the note to continue from, or a new one if the batch belongs to a new epoch. The
+    /// Returns the note to continue from, or a new note if the batch belongs to a new epoch. The
     /// position file is written before an epoch's first data file.
     fn begin(&mut self, source: &Source, first: u64) -> io::Result<Note> {
         if let Some(note) = self.note.clone().filter(|note| note.is_of(source)) {
@@ -145,7 +145,7 @@ fn cut_back(files: &Files, note: &Note) -> io::Result<()> {
                 file.set_len(note.length_bytes.min(file.metadata()?.len()))?;
                 disk::sync(&file)?;
             }
-            // An operator may have moved the file away.
+            // An operator may have moved the file to another directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

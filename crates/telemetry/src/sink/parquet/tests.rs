@@ -85,7 +85,7 @@ fn gathered_rows_are_written_once() {
     sink.store(&records(0..50)).unwrap();
     sink.store(&records(20..90)).unwrap();
     assert_eq!((sink.stored(90), rows_of(&dir).1), (0, 0));
-    // The new sink replaces the first one, whose gathered rows are lost, so the rows are passed
+    // The new sink replaces the first sink, whose gathered rows are lost, so the rows are passed
     // again.
     let mut sink = ParquetSink::open(&dir.0, BY_ROWS).unwrap();
     assert_eq!(sink.position(&source()).unwrap(), Some(0));

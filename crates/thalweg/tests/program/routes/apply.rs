@@ -83,14 +83,14 @@ fn foreign_routes_are_left_alone() {
         out,
         format!(
             "add 198.51.100.0/24 via 10.9.0.2 dev v0 src 10.9.0.1 initcwnd 30 congctl {other}\n\
-             bundle 1: 1 added, 0 replaced, 0 removed, 0 unchanged, 3 left out\n"
+             bundle 1: 1 added, 0 replaced, 0 removed, 0 unchanged, 3 skipped\n"
         )
     );
     let warnings = [
-        "192.0.2.0/24 is left out: its route rejects packets",
-        "203.0.113.0/24 is left as it is: protocol 12 has a route for it",
-        "2001:db8:77::/56 is left out: no route to it",
-        "198.51.100.0/24 has more specific routes within (1): their connections use those",
+        "192.0.2.0/24 is skipped: its route rejects packets",
+        "203.0.113.0/24 is skipped: protocol 12 has a route to it",
+        "2001:db8:77::/56 is skipped: no route to it",
+        "198.51.100.0/24 contains more specific routes (1), which take precedence",
     ];
     assert_eq!(err, warnings.map(|warning| format!("{file}: warning: {warning}\n")).concat());
 
@@ -128,7 +128,7 @@ fn invalid_bundle_changes_nothing() {
         let report = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{last}");
         assert!(
-            report.ends_with("thalweg: changing routes needs CAP_NET_ADMIN: run it as root\n"),
+            report.ends_with("thalweg: changing routes needs CAP_NET_ADMIN: run thalweg as root\n"),
             "{report}"
         );
         unchanged(&report);
@@ -176,7 +176,8 @@ fn only_one_tenants_rules_are_applied() {
     apply(&["--tenant", "Sport.example"]);
     shows(&network.server, &["203.0.113.0/24"]);
     let refused = failed(&network.server, &["apply", file.to_str().unwrap(), "--tenant", "other.example"]);
-    let message = r#"no tenant of the bundle has "other.example"; its tenants are named ["news.example"]"#;
+    let message =
+        r#"no tenant in the bundle has the host "other.example"; tenants in the bundle: ["news.example"]"#;
     assert!(refused.contains(message), "{refused}");
     shows(&network.server, &["203.0.113.0/24"]);
 }
@@ -189,7 +190,7 @@ fn skipped_prefixes_are_named_up_to_a_limit() {
     let rules: Vec<_> = prefixes.iter().map(|prefix| (&**prefix, &*other)).collect();
     let file = directory.write("bundle.json", &of_rules(1, &rules));
     let (out, err) = output_of(&network.server, &["apply", file.to_str().unwrap()]);
-    assert_eq!(out, "bundle 1: 0 added, 0 replaced, 0 removed, 0 unchanged, 150 left out\n");
+    assert_eq!(out, "bundle 1: 0 added, 0 replaced, 0 removed, 0 unchanged, 150 skipped\n");
     assert_eq!(err.lines().count(), 101);
     assert!(err.ends_with(": warning: and 50 more\n"), "{err}");
 }

@@ -16,7 +16,7 @@ use crate::program::Directory;
 const BLOCK_S: u32 = 3;
 /// Time after the start of a block until its routes are checked.
 const SETTLED: Duration = Duration::from_secs(1);
-/// Maximum observations in which the routes had not followed their blocks yet.
+/// Maximum number of observations in which the routes lag behind their blocks.
 const LATE_MAX: u32 = 10;
 /// Maximum time until both prefixes have been seen steered and held out. Any three blocks in
 /// sequence contain a pair, so this takes at most three blocks unless the machine is slow.
@@ -75,7 +75,7 @@ fn routes_of_switchbacks_appear_and_disappear_with_their_blocks() {
         if unix_time().as_secs() / u64::from(BLOCK_S) != unix_s / u64::from(BLOCK_S) {
             continue; // the next block began during the observation
         }
-        // What an edge decides for these clients.
+        // An edge's decisions for these clients.
         let held_out =
             [0, 1].map(|at| rules[at].holds_out(prefixes[at].1.parse::<IpAddr>().unwrap(), unix_s));
         let is_shown = prefixes.map(|(prefix, _)| shown.contains(&format!("{prefix} ")));

@@ -31,7 +31,7 @@ fn bundle_and_paths_are_followed() {
     shows(server, &["192.0.2.0/24 via 10.9.0.3 ", "203.0.113.0/24 via 10.9.0.3 "]);
     assert_eq!(network.algorithms("192.0.2.7"), [other.clone(), other.clone()]);
     server.shell("ip link set v0 down");
-    running.err_line_with("203.0.113.0/24 is left out: no route to it");
+    running.err_line_with("203.0.113.0/24 is skipped: no route to it");
     shows(server, &[]);
     server.shell(
         "ip link set v0 up && ip route add default via 10.9.0.2 src 10.9.0.1 metric 100 proto dhcp initcwnd 30",

@@ -44,7 +44,7 @@ fn failed(at: &Namespace, args: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Returns the default algorithm of new namespaces, and another one.
+/// Returns the default algorithm of new namespaces, and another algorithm.
 fn algorithms() -> (String, String) {
     let default = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
     let default = default.trim().to_owned();

@@ -19,7 +19,7 @@ fn only_refused_routes_are_left_out() {
     apply(server, &directory.write("first.json", &of_rules(1, &first)));
 
     // Without its link route, the IPv6 router is unreachable: the existing route through it stays,
-    // but the kernel refuses new ones.
+    // but the kernel refuses new routes.
     server.shell("ip -6 route delete 2001:db8:9::/64 dev v0");
     let second = [("198.51.100.0/24", &*other), ("203.0.113.0/24", "nosuch"), ("2001:db8:77::/56", &default)];
     let second = directory.write("second.json", &of_rules(2, &second));
@@ -32,13 +32,13 @@ fn only_refused_routes_are_left_out() {
             "remove 192.0.2.0/24 {via} congctl {other}\nadd 198.51.100.0/24 {via} congctl {other}\n\
              remove 203.0.113.0/24 {via} congctl {other}\n\
              remove 2001:db8:77::/56 via 2001:db8:9::2 dev v0 congctl {other}\n\
-             bundle 2: 1 added, 0 replaced, 3 removed, 0 unchanged, 2 left out\n"
+             bundle 2: 1 added, 0 replaced, 3 removed, 0 unchanged, 2 skipped\n"
         )
     );
     let err = String::from_utf8(output.stderr).unwrap();
     let lines: Vec<_> =
         err.lines().map(|line| line.rsplit_once("json: warning: ").unwrap_or(("", line)).1).collect();
-    let refused = "is left out: the kernel refuses its route";
+    let refused = "is skipped: the kernel refuses its route";
     let [unknown, of_ipv4, of_ipv6, last] = lines[..] else { panic!("{err}") };
     let lacks = "rule 203.0.113.0/24: this kernel has no congestion control \"nosuch\"; it has ";
     assert!(unknown.starts_with(lacks), "{unknown}");
@@ -95,15 +95,15 @@ fn refused_routes_neither_block_nor_flap() {
     server.shell("ip -6 route delete 2001:db8:9::/64 dev v0");
     let rules = [("198.51.100.0/24", "nosuch"), ("203.0.113.0/24", &other), ("2001:db8:77::/56", &other)];
     replace_bundle(&directory, &of_rules(2, &rules));
-    until("routes changed: 0 added, 0 replaced, 1 removed, 1 unchanged, 2 left out");
-    until("198.51.100.0/24 is left out: the kernel refuses its route: Unknown tcp congestion algorithm");
-    until("2001:db8:77::/56 is left out: the kernel refuses its route");
+    until("routes changed: 0 added, 0 replaced, 1 removed, 1 unchanged, 2 skipped");
+    until("198.51.100.0/24 is skipped: the kernel refuses its route: Unknown tcp congestion algorithm");
+    until("2001:db8:77::/56 is skipped: the kernel refuses its route");
 
     // Other changes must still be applied. Refused routes must be retried, but reported only once.
     server.shell("ip route change default via 10.9.0.3 src 10.9.0.1 metric 100 proto dhcp initcwnd 30");
-    until("routes changed: 0 added, 1 replaced, 0 removed, 0 unchanged, 2 left out");
+    until("routes changed: 0 added, 1 replaced, 0 removed, 0 unchanged, 2 skipped");
     server.shell("ip -6 route add 2001:db8:9::/64 dev v0");
-    until("routes changed: 1 added, 0 replaced, 0 removed, 1 unchanged, 1 left out");
+    until("routes changed: 1 added, 0 replaced, 0 removed, 1 unchanged, 1 skipped");
     shows(server, &["203.0.113.0/24 via 10.9.0.3 ", "2001:db8:77::/56 via 2001:db8:9::2 "]);
     // A changed path makes a refused route a new route, but its refusal must not be reported again.
     let refused = report.iter().filter(|line| line.contains("the kernel refuses"));

@@ -23,8 +23,7 @@ impl Network {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Returns the congestion window and the receive window of a new connection, in TCP segments
-    /// and in bytes.
+    /// Returns a new connection's congestion window in TCP segments and receive window in bytes.
     fn windows(&self, client: &str) -> (u64, u64) {
         let socket = self.fresh(client);
         let number = |name: &str| socket["tcp"][name].as_u64().unwrap_or_else(|| panic!("{name}: {socket}"));
