@@ -63,16 +63,18 @@ async fn edit_list_of_a_file_is_shown() {
     assert_eq!(report.served.unwrap().tracks[0].codec, "mp4a.40.2");
 }
 
-/// The commands printed for a progressive file must make a presentation without faults.
+/// The commands printed for a fragmented file with two tracks must make a presentation without
+/// faults.
 #[tokio::test]
-async fn repair_of_a_progressive_file_works() {
+async fn repair_of_several_tracks_in_one_fragmented_file_works() {
     let media = support::directory("media");
     let film = media.join("my film.mp4");
     let inputs = "-f lavfi -i testsrc2=size=160x90:rate=25 -f lavfi -i sine=440:sample_rate=48000 -t 4";
-    ffmpeg(&format!("{inputs} {} -c:a aac", support::VIDEO.replace("-an ", "")), &film);
+    let fragments = "-movflags empty_moov+default_base_moof+frag_keyframe";
+    ffmpeg(&format!("{inputs} {} -c:a aac {fragments}", support::VIDEO.replace("-an ", "")), &film);
     let faulty = report(&film).await;
     assert!(faulty.served.is_none());
-    assert_eq!(faulty.files[0].is_fragmented, Some(false));
+    assert_eq!(faulty.files[0].is_fragmented, Some(true));
     assert_eq!(faulty.files[0].tracks.len(), 2);
     let [fault] = &faulty.faults[..] else { panic!("{faulty:?}") };
     assert_eq!(fault.repair.len(), 2, "{fault:?}");

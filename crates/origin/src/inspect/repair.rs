@@ -40,6 +40,8 @@ fn media(fault: &MediaFault, path: &Path, movie: Option<&Movie>) -> Vec<String> 
         MediaFault::UnsupportedCodec(kind) if matches!(&kind.0, b"encv" | b"enca" | b"enct" | b"encs") => {
             Vec::new()
         }
+        // The rest of the file must be copied again; what is there does not suffice.
+        MediaFault::Truncated { .. } | MediaFault::MissingMoov => Vec::new(),
         MediaFault::UnsupportedCodec(_) | MediaFault::CodecConfiguration(_) => split(path, movie, true),
         _ => split(path, movie, false),
     }
@@ -151,7 +153,7 @@ mod tests {
             format!(r"{input} 0:a:0 -c copy {FRAGMENTED} 'it'\''s-audio.mp4'"),
             format!(r"{input} 0:a:1 -c copy {FRAGMENTED} 'it'\''s-audio-2.mp4'"),
         ];
-        assert_eq!(of(MediaFault::Progressive, Some(&movie)), expected);
+        assert_eq!(of(MediaFault::ManyTracks(3), Some(&movie)), expected);
         assert_eq!(
             of(MediaFault::UnsupportedCodec(FourCc(*b"mp4v")), Some(&movie))[0],
             format!(r"{input} 0:v:0 {KEY_FRAMES} {FRAGMENTED} 'it'\''s-video.mp4'")
@@ -159,6 +161,7 @@ mod tests {
         let alone = [format!(r"{input} 0:0 -c copy {FRAGMENTED} 'it'\''s.fixed.mp4'")];
         assert_eq!(of(MediaFault::NotIsoBmff, None), alone);
         assert_eq!(of(MediaFault::UnsupportedCodec(FourCc(*b"encv")), None), [""; 0]);
+        assert_eq!(of(MediaFault::Truncated { need: 8, left: 1 }, None), [""; 0]);
         assert_eq!(quote("-a"), "./-a");
     }
 }

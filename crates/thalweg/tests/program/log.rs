@@ -169,7 +169,8 @@ fn log_help_explains_expressions() {
 
         Options:
               --admin <ADDR:PORT>   The edge's admin address [default: 127.0.0.1:8082]
-          -n, --lines <N>           Start with the last N lines [default: 10 of a file, all with -q or standard input]
+          -n, --lines <N>           Start with the last N lines [default: 10 of a file, all with -q or
+                                    standard input]
               --no-follow           Stop at the end of the file instead of waiting for more
           -q, --query <EXPRESSION>  Show only the records that match
               --json                Print the records unchanged, one JSON object per line
@@ -198,7 +199,8 @@ fn log_help_explains_expressions() {
           steered.experiment steered.arm steered.refused steered.draw_period cmcd cmcd.sid cmcd.st
           cmcd.br_kbps cmcd.bl_ms cmcd.mtp_kbps cmcd.bs xid restarts lines vcl_log vcl_error vcl_acl
           timestamp fetcherror lines_lost delivery delivery.acked_bytes delivery.acked delivery.busy
-          delivery.testable delivery.reached_hd delivery.source_limited delivery.rwnd_limited v
+          delivery.testable delivery.reached_hd delivery.source_limited delivery.rwnd_limited
+          sample_one_in v
         lines are those logged by the policy and its modules; vcl_log, vcl_error, vcl_acl, timestamp and
         fetcherror are the lines with that tag. A test matches if any line matches. Case is ignored, and
         column names work too: CC == bbr.
