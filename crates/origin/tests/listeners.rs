@@ -27,7 +27,7 @@ async fn put(origin: &Running, to: std::net::SocketAddr, path: &str, fields: &st
     stream.write_all(format!("{head}{fields}\r\n{MANIFEST}").as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
-    assert_eq!(origin.get("/catalog.json").await.text(), r#"{"vod":[],"live":[],"faults":[]}"#);
+    assert_eq!(origin.get("/catalog.json").await.text(), r#"{"vod":[],"live":[],"faults":[],"warnings":[]}"#);
     let (head, content) = answer.split_once("\r\n\r\n").unwrap();
     let challenges = head.lines().filter_map(|line| line.strip_prefix("www-authenticate: "));
     let challenges: String = challenges.map(|challenge| format!("[{challenge}] ")).collect();
@@ -201,7 +201,7 @@ async fn metrics_count_responses_uploads_and_memory() {
 #[tokio::test]
 async fn admin_reports_liveness_and_readiness() {
     let media = support::directory("media");
-    let origin = Running::start(Config { media: Some(media.clone()), ..Config::default() });
+    let origin = Running::start(Config { media: vec![media.clone().into()], ..Config::default() });
     let get = async |path: &str| {
         let answer = origin.request_at(origin.admin, "GET", path, &[]).await;
         format!("{} {}", answer.status.as_u16(), answer.text())

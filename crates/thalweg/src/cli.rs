@@ -9,6 +9,7 @@ use thalweg_cli::admin_args::EdgeAdmin;
 use thalweg_cli::backends::{self, BackendsArgs};
 use thalweg_cli::bundle::args::BundleCommand;
 use thalweg_cli::log::{self, LogArgs};
+use thalweg_cli::origin;
 use thalweg_cli::policies::{self, PolicyCommand};
 use thalweg_cli::purge::{self, BanArgs, PurgeArgs};
 use thalweg_cli::query::{self, QueryArgs};
@@ -64,11 +65,15 @@ Example: each directory in /srv/media is a presentation of fragmented MP4 files
   thalweg origin --listen 127.0.0.1:8081 --media /srv/media
   curl http://127.0.0.1:8081/vod/NAME/master.m3u8
 
+Examples: the same in a bucket on AWS, or on another service
+  thalweg origin --media s3://films/vod --s3-region eu-central-1
+  thalweg origin --media s3://films/vod --s3-endpoint https://s3.example.com --s3-path-style
+
 A live source pushes to http://127.0.0.1:8084/ingest/CHANNEL/, and the channel is
   http://127.0.0.1:8081/live/CHANNEL/manifest.mpd
 Sources on other machines need a token:
   thalweg origin --ingest 0.0.0.0:8084 --ingest-token @/etc/thalweg/ingest-token")]
-    Origin(Flags<Origin>),
+    Origin(OriginArgs),
 
     /// Record every TCP socket as the kernel sees it, and the responses of edges
     #[command(after_help = "\
@@ -193,6 +198,24 @@ Example for bash:
         /// The shell
         shell: Shell,
     },
+}
+
+/// `thalweg origin`: runs an origin, unless a subcommand is given.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct OriginArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<OriginCommand>,
+    #[command(flatten)]
+    pub(crate) flags: Flags<Origin>,
+}
+
+/// The subcommands of `thalweg origin`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OriginCommand {
+    /// Show a running origin's libraries and its connections to remote storage
+    #[command(after_help = origin::STATUS_HELP)]
+    Status(origin::StatusArgs),
 }
 
 /// Prepares `command` for a completion script: file names are offered only where a path is

@@ -24,7 +24,7 @@ use thalweg_cli::{
     start_logging,
 };
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, OriginArgs, OriginCommand};
 use config::{Config, Faults, Flags, Section};
 use controller::ControllerCommand;
 
@@ -65,7 +65,10 @@ fn run(command: Command) -> anyhow::Result<()> {
             roles::run(&Config::from_file(&config)?, true)
         }
         Command::Edge(flags) => run_alone(&flags, |edge| Config { edge: Some(edge), ..Config::default() }),
-        Command::Origin(flags) => {
+        Command::Origin(OriginArgs { command: Some(OriginCommand::Status(args)), .. }) => {
+            thalweg_cli::origin::status(&args)
+        }
+        Command::Origin(OriginArgs { command: None, flags }) => {
             run_alone(&flags, |origin| Config { origin: Some(origin), ..Config::default() })
         }
         Command::Agent(flags) => {
