@@ -9,6 +9,7 @@ pub mod backends;
 pub mod bundle;
 pub mod controller;
 pub mod log;
+pub mod origin;
 pub mod policies;
 pub mod purge;
 pub mod query;

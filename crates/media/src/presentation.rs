@@ -112,6 +112,13 @@ impl NamedTrack {
         Some(rate::measure_sizes(&sizes, self.index.info.timescale))
     }
 
+    /// Returns the presentation time of the segment after `segment`, if there is one.
+    pub fn next_time(&self, segment: &Segment) -> Option<u64> {
+        let shown = self.shown();
+        let after = shown.partition_point(|s| s.time <= segment.time);
+        shown.get(after).map(|s| self.place(s).time)
+    }
+
     /// Returns the presentation time of the first sample, in the track's timescale.
     fn start(&self) -> u64 {
         self.segments().next().map_or(0, |s| s.time)

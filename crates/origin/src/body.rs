@@ -12,10 +12,8 @@ use std::fmt;
 use std::ops::Range;
 use thalweg_cache::{Failure, Reader};
 
-use crate::storage::{ObjectReader, StorageError};
+use crate::storage::{Pieces, StorageError};
 
-/// Size of one file read, in bytes.
-const FILE_PIECE_BYTES: u64 = 256 << 10;
 /// Maximum bytes of an in-memory segment sent as one body frame. The bytes are not copied.
 const FILL_PIECE_BYTES: usize = 1 << 20;
 
@@ -90,20 +88,17 @@ impl Patch {
     }
 }
 
-/// Streams a range of a file with `patches` applied.
-pub(crate) fn file(object: ObjectReader, range: Range<u64>, patches: Vec<Patch>) -> Body {
-    let pieces = stream::unfold(Some((object, range, patches)), |state| async {
-        let (object, range, patches) = state?;
-        let len = (range.end - range.start).min(FILE_PIECE_BYTES);
-        if len == 0 {
-            return None;
-        }
-        match object.read(range.start, len).await {
-            Ok(bytes) => {
-                let rest = range.start + bytes.len() as u64..range.end;
-                let bytes = patched(bytes, range.start, &patches);
-                Some((Ok(Frame::data(bytes)), Some((object, rest, patches))))
+/// Streams a range of a file that starts at `start`, with `patches` applied.
+pub(crate) fn file(pieces: Pieces, start: u64, patches: Vec<Patch>) -> Body {
+    let pieces = stream::unfold(Some((pieces, start, patches)), |state| async {
+        let (mut pieces, offset, patches) = state?;
+        match pieces.next().await {
+            Ok(Some(bytes)) => {
+                let end = offset + bytes.len() as u64;
+                let bytes = patched(bytes, offset, &patches);
+                Some((Ok(Frame::data(bytes)), Some((pieces, end, patches))))
             }
+            Ok(None) => None,
             Err(error) => Some((Err(BodyError::Storage(error)), None)),
         }
     });

@@ -58,17 +58,18 @@ pub(crate) async fn catalog(library: Option<&Library>, live: &Live) -> Catalog {
 }
 
 async fn on_demand(library: &Library, catalog: &mut Catalog) {
-    let names = match library.names().await {
-        Ok(names) => names,
-        Err(error) => {
-            return catalog.faults.push(Named {
-                name: String::from("media"),
-                file: None,
-                message: error.to_string(),
-            });
-        }
-    };
-    for name in names.into_iter().take(LISTED_MAX) {
+    let all = library.storage().all_names().await;
+    catalog.faults.extend(all.faults.iter().map(|(location, error)| Named {
+        name: String::from("media"),
+        file: None,
+        message: format!("{location}: {error}"),
+    }));
+    catalog.warnings.extend(all.duplicates.into_iter().map(|(name, location)| Named {
+        name,
+        file: None,
+        message: format!("not served from {location}: an earlier library has a presentation of this name"),
+    }));
+    for name in all.names.into_iter().take(LISTED_MAX) {
         match library.get(&name).await {
             Ok(presentation) => {
                 catalog.warnings.extend(presentation.media.warnings().iter().map(|warning| Named {

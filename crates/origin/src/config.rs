@@ -1,10 +1,10 @@
 //! Origin configuration, with all values resolved and checked by the caller.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::live::ingest::permit::Ingest;
+use crate::storage::{MediaLocation, StorageOptions};
 
 /// Configuration of an origin.
 #[derive(Debug, Clone)]
@@ -15,15 +15,20 @@ pub struct Config {
     pub ingest: Option<Ingest>,
     /// Address of the admin interface: metrics and health.
     pub admin: Option<SocketAddr>,
-    /// Directory of presentations; each subdirectory is served as `/vod/NAME/`. `None` serves live
-    /// channels only.
-    pub media: Option<PathBuf>,
+    /// Libraries of presentations, each of which is served as `/vod/NAME/`. If several libraries
+    /// have a presentation of the same name, the first one serves it. If empty, only live channels
+    /// are served.
+    pub media: Vec<MediaLocation>,
+    /// Access to libraries that are not directories.
+    pub storage: StorageOptions,
     /// DVR window of each live channel.
     pub window: Duration,
     /// Minimum duration of a live segment, and of an on-demand segment if the file has no sidx.
     pub segment_target: Duration,
-    /// Maximum age of a presentation's file listing before storage is checked for changes.
+    /// Maximum age of a presentation's file listing before its directory is checked for changes.
     pub listing_max_age: Duration,
+    /// The same for libraries that are not directories.
+    pub remote_listing_max_age: Duration,
     /// Memory for the DVR windows of all live channels, in bytes.
     pub live_memory_bytes: u64,
     /// Maximum live channels; an upload that would create another is refused.
@@ -65,10 +70,12 @@ impl Default for Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8081)),
             ingest: Ingest::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 8084)), None).ok(),
             admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 8085))),
-            media: None,
+            media: Vec::new(),
+            storage: StorageOptions::default(),
             window: Duration::from_secs(60),
             segment_target: Duration::from_secs(2),
             listing_max_age: Duration::from_secs(1),
+            remote_listing_max_age: Duration::from_secs(10),
             live_memory_bytes: 512 << 20,
             channels_max: 64,
             connections_max: 4096,

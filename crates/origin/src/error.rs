@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+
+use crate::storage::MediaLocation;
 
 /// A resource that the origin could not acquire at startup.
 #[derive(Debug)]
@@ -14,8 +15,8 @@ pub enum BindError {
     Ingest(SocketAddr, io::Error),
     /// The listen address of the admin interface.
     Admin(SocketAddr, io::Error),
-    /// The directory of presentations.
-    Media(PathBuf, io::Error),
+    /// A library of presentations.
+    Media(MediaLocation, io::Error),
     /// Memory for live channels, with its size in bytes.
     Memory(u64, io::Error),
 }
@@ -26,9 +27,10 @@ impl fmt::Display for BindError {
             Self::Listen(address, error) | Self::Ingest(address, error) | Self::Admin(address, error) => {
                 write!(f, "cannot listen on {address}: {error}")
             }
-            Self::Media(path, error) => {
-                write!(f, "cannot read the media directory {}: {error}", path.display())
+            Self::Media(location @ MediaLocation::Directory(_), error) => {
+                write!(f, "cannot read the media directory {location}: {error}")
             }
+            Self::Media(location, error) => write!(f, "cannot use the library {location}: {error}"),
             Self::Memory(bytes, error) => {
                 write!(f, "cannot allocate {bytes} bytes for live channels: {error}")
             }

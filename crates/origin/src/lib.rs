@@ -1,4 +1,5 @@
-//! Just-in-time packager: serves HLS and DASH from CMAF tracks on disk and from live ingest.
+//! Just-in-time packager: serves HLS and DASH from CMAF tracks on disk, on object storage or on web
+//! servers, and from live ingest.
 //!
 //! One HTTP/1.1 listener serves edges and clients, another accepts uploads from ingest sources. For
 //! on-demand media ([`vod`]), the origin indexes a presentation on first request with ranged reads,
@@ -10,7 +11,7 @@
 //!
 //! **Invariant:** a broken presentation or channel does not affect any other.
 //! **Invariant:** request data never becomes part of a file system path; names are looked up in
-//! listings.
+//! listings. Remote storage receives a presentation's name only as one encoded path segment.
 //! **Invariant:** channels are published only on the ingest listener, by sources that connect to
 //! it without a proxy.
 //! **Invariant:** an upload from such a source is never reset: the origin reads it to its end and
@@ -31,6 +32,7 @@ mod select;
 mod server;
 mod source;
 mod stall;
+mod status;
 mod storage;
 mod vod;
 
@@ -39,3 +41,4 @@ pub use error::BindError;
 pub use live::ingest::permit::{Ingest, IngestToken, UnprotectedIngest};
 pub use server::Origin;
 pub use source::{PublishingPoint, Source, SourceError};
+pub use storage::{MediaLocation, S3Options, StorageOptions};

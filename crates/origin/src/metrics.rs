@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::live::{Live, Usage};
+use crate::storage::pool::Stats;
 
 /// All metrics.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +26,28 @@ enum Metric {
     Channels,
     LiveMemoryBytes,
     LiveMemoryBytesMax,
+    StorageRequests,
+    StorageReadBytes,
+    StorageConnections,
+    StorageIdleConnections,
+    StorageConnectionsOpened,
+    StorageConnectionsReused,
+    StorageConnectionsClosedIdle,
+    StorageConnectionsExpired,
+    StorageReuseRaces,
+    StorageConnectionRequests,
+    StorageConnectionAge,
+    StorageSlotWaits,
+    StorageSlotWaitSeconds,
+    StorageResponsesAbandoned,
+    StorageReads,
+    StorageReadsCollapsed,
+    StorageReadsResumed,
+    StorageRequestsRepeated,
+    StorageRequestsUnrepeated,
+    StorageHedges,
+    StorageHedgesWon,
+    StorageFailures,
 }
 
 impl Metric {
@@ -44,6 +67,77 @@ impl Metric {
             Self::LiveMemoryBytesMax => {
                 ("thalweg_origin_live_memory_bytes_max", "Memory limit of live segments")
             }
+            other => other.of_storage(),
+        }
+    }
+
+    /// Returns the name and help text of a metric of remote storage.
+    fn of_storage(self) -> (&'static str, &'static str) {
+        match self {
+            Self::StorageRequests => ("thalweg_origin_storage_requests", "Requests to remote storage"),
+            Self::StorageReadBytes => {
+                ("thalweg_origin_storage_read_bytes", "Content bytes received from remote storage")
+            }
+            Self::StorageConnections => {
+                ("thalweg_origin_storage_connections", "Open storage connections, idle ones included")
+            }
+            Self::StorageIdleConnections => {
+                ("thalweg_origin_storage_idle_connections", "Idle storage connections")
+            }
+            Self::StorageConnectionsOpened => {
+                ("thalweg_origin_storage_connections_opened", "Storage connections opened")
+            }
+            Self::StorageConnectionsReused => {
+                ("thalweg_origin_storage_connections_reused", "Requests sent on a kept storage connection")
+            }
+            Self::StorageConnectionsClosedIdle => (
+                "thalweg_origin_storage_connections_closed_idle",
+                "Idle storage connections closed by the server",
+            ),
+            Self::StorageConnectionsExpired => (
+                "thalweg_origin_storage_connections_expired",
+                "Idle storage connections closed at the idle limit",
+            ),
+            Self::StorageReuseRaces => (
+                "thalweg_origin_storage_reuse_races",
+                "Kept storage connections closed as a request was sent; the request was repeated",
+            ),
+            Self::StorageConnectionRequests => {
+                ("thalweg_origin_storage_connection_requests", "Requests on each closed storage connection")
+            }
+            Self::StorageConnectionAge => {
+                ("thalweg_origin_storage_connection_age_seconds", "Age of each closed storage connection")
+            }
+            Self::StorageSlotWaits => {
+                ("thalweg_origin_storage_slot_waits", "Requests that waited for a storage connection")
+            }
+            Self::StorageSlotWaitSeconds => {
+                ("thalweg_origin_storage_slot_wait_seconds", "Time spent waiting for a storage connection")
+            }
+            Self::StorageResponsesAbandoned => {
+                ("thalweg_origin_storage_responses_abandoned", "Responses not read to their end")
+            }
+            Self::StorageReads => ("thalweg_origin_storage_reads", "Ranged reads from remote storage"),
+            Self::StorageReadsCollapsed => {
+                ("thalweg_origin_storage_reads_collapsed", "Reads that joined an equal one in progress")
+            }
+            Self::StorageReadsResumed => {
+                ("thalweg_origin_storage_reads_resumed", "Reads resumed after their response broke off")
+            }
+            Self::StorageRequestsRepeated => {
+                ("thalweg_origin_storage_requests_repeated", "Requests sent again after a failure")
+            }
+            Self::StorageRequestsUnrepeated => {
+                ("thalweg_origin_storage_requests_unrepeated", "Failed requests beyond the repetition budget")
+            }
+            Self::StorageHedges => ("thalweg_origin_storage_hedges", "Second requests for late reads"),
+            Self::StorageHedgesWon => {
+                ("thalweg_origin_storage_hedges_won", "Second requests that responded first")
+            }
+            Self::StorageFailures => {
+                ("thalweg_origin_storage_failures", "Failed requests to remote storage, by kind")
+            }
+            _ => unreachable!("not a metric of storage"),
         }
     }
 }
@@ -106,7 +200,7 @@ impl Metrics {
     }
 
     /// Builds a registry with the current value of every metric.
-    pub(crate) fn registry(&self, live: &Live) -> Registry {
+    pub(crate) fn registry(&self, live: &Live, storage: Option<&Stats>) -> Registry {
         let mut registry = Registry::default();
         let all = &mut registry;
         register(all, Metric::Connections, self.connections.clone());
@@ -125,8 +219,40 @@ impl Metrics {
             gauge.set(value.cast_signed());
             register(all, metric, gauge);
         }
+        if let Some(stats) = storage {
+            register_storage(all, stats);
+        }
         registry
     }
+}
+
+fn register_storage(registry: &mut Registry, stats: &Stats) {
+    for (metric, counter) in [
+        (Metric::StorageRequests, &stats.requests),
+        (Metric::StorageReadBytes, &stats.read_bytes),
+        (Metric::StorageConnectionsOpened, &stats.opened),
+        (Metric::StorageConnectionsReused, &stats.reused),
+        (Metric::StorageConnectionsClosedIdle, &stats.closed_idle),
+        (Metric::StorageConnectionsExpired, &stats.expired),
+        (Metric::StorageReuseRaces, &stats.races),
+        (Metric::StorageSlotWaits, &stats.slot_waits),
+        (Metric::StorageResponsesAbandoned, &stats.abandoned),
+        (Metric::StorageReads, &stats.reads),
+        (Metric::StorageReadsCollapsed, &stats.collapsed),
+        (Metric::StorageReadsResumed, &stats.resumed),
+        (Metric::StorageRequestsRepeated, &stats.repeated),
+        (Metric::StorageRequestsUnrepeated, &stats.unrepeated),
+        (Metric::StorageHedges, &stats.hedges),
+        (Metric::StorageHedgesWon, &stats.hedges_won),
+    ] {
+        register(registry, metric, counter.clone());
+    }
+    register(registry, Metric::StorageConnections, stats.open.clone());
+    register(registry, Metric::StorageIdleConnections, stats.idle.clone());
+    register(registry, Metric::StorageSlotWaitSeconds, stats.slot_wait_s.clone());
+    register(registry, Metric::StorageConnectionRequests, stats.connection_requests.clone());
+    register(registry, Metric::StorageConnectionAge, stats.connection_age_s.clone());
+    register(registry, Metric::StorageFailures, stats.failures.clone());
 }
 
 fn register(

@@ -37,7 +37,7 @@ use crate::response::{self, NO_STORE, RequestHead, Resource};
 use crate::route::{Route, RouteError, route};
 use crate::stall::StallGuard;
 use crate::storage::Storage;
-use crate::vod::{self, Library};
+use crate::vod::{self, Library, ListingAges};
 
 /// Maximum presentations indexed while searching for a servable one.
 const TRIED_MAX: usize = 16;
@@ -109,13 +109,14 @@ impl Origin {
     ///
     /// Returns an error for the first resource that could not be acquired.
     pub fn bind(config: Config) -> Result<Origin, BindError> {
-        let library = match &config.media {
-            Some(media) => {
-                let storage = Storage::local(media).map_err(|e| BindError::Media(media.clone(), e))?;
-                let target_ms = u32::try_from(config.segment_target.as_millis()).unwrap_or(u32::MAX);
-                Some(Library::new(storage, target_ms, config.listing_max_age))
-            }
-            None => None,
+        let library = if config.media.is_empty() {
+            None
+        } else {
+            let storage = Storage::open_all(&config.media, &config.storage, config.remote_listing_max_age)
+                .map_err(|(location, error)| BindError::Media(location, error))?;
+            let target_ms = u32::try_from(config.segment_target.as_millis()).unwrap_or(u32::MAX);
+            let ages = ListingAges { local: config.listing_max_age, remote: config.remote_listing_max_age };
+            Some(Library::new(storage, target_ms, ages))
         };
         let live = Live::new(&config).map_err(|e| BindError::Memory(config.live_memory_bytes, e))?;
         let public = listen(config.listen).map_err(|e| BindError::Listen(config.listen, e))?;

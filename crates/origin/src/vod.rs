@@ -36,7 +36,7 @@ use crate::route::Item;
 use crate::select;
 use crate::storage::StorageError;
 
-pub(crate) use library::Library;
+pub(crate) use library::{Library, ListingAges};
 use load::Source;
 pub(crate) use load::{Fault, Presentation, load};
 pub(crate) use names::encode;
@@ -59,6 +59,25 @@ const DASH: &str = "application/dash+xml";
 /// Responds to a GET or HEAD request for an item of presentation `name`. If `version` is given,
 /// only that version of the track's file is served.
 pub(crate) async fn respond(
+    library: &Library,
+    request: &RequestHead<'_>,
+    name: &str,
+    version: Option<&str>,
+    what: Item,
+) -> Response<Body> {
+    let response = answer(library, request, name, version, what.clone()).await;
+    if response.extensions().get::<FileChanged>().is_none() {
+        return response;
+    }
+    library.expire(name).await;
+    answer(library, request, name, version, what).await
+}
+
+/// Marks a response to a request for a file that changed since it was listed.
+#[derive(Debug, Clone, Copy)]
+struct FileChanged;
+
+async fn answer(
     library: &Library,
     request: &RequestHead<'_>,
     name: &str,
@@ -235,7 +254,12 @@ async fn cut(
         modified_s: Some(crate::clock::unix_s(object.modified)),
         size: Some(size),
     };
-    let (head, part) = response::head(request, &resource);
+    let (mut head, part) = response::head(request, &resource);
+    if let Piece::Segment(segment) = piece
+        && let Some(time) = track.next_time(&segment)
+    {
+        head = head.header(header::LINK, format!("<{time}.m4s>; rel=\"next\""));
+    }
     let range = match part {
         Part::Nothing => return response::finish(head, body::empty()),
         Part::Whole => 0..size,
@@ -252,7 +276,8 @@ async fn cut(
             }
             Piece::Segment(_) => Vec::new(),
         };
-        Ok(body::file(reader, wanted.clone(), patches))
+        let pieces = reader.pieces(wanted.clone()).await.map_err(Fault::Storage)?;
+        Ok(body::file(pieces, wanted.start, patches))
     };
     match opened.await {
         Ok(content) => response::finish(head, content),
@@ -264,15 +289,21 @@ async fn cut(
     }
 }
 
-/// Responds to a request for a listed file that cannot be read. If the file was just replaced, the
-/// client should retry, because the new file will be indexed shortly.
+/// Responds to a request for a listed file that cannot be read. If the failure may pass, the client
+/// should retry.
 fn unreadable(error: &StorageError) -> Response<Body> {
     tracing::error!(%error, "cannot read media");
-    let changed = matches!(error, StorageError::Changed { .. });
-    let status = if changed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
+    let status = match error {
+        _ if error.is_temporary() => StatusCode::SERVICE_UNAVAILABLE,
+        StorageError::Remote { .. } => StatusCode::BAD_GATEWAY,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
     let mut response = response::text(status, error);
-    if changed {
+    if error.is_temporary() {
         response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+    }
+    if matches!(error, StorageError::Changed { .. }) {
+        response.extensions_mut().insert(FileChanged);
     }
     response
 }

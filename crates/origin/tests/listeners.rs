@@ -201,7 +201,7 @@ async fn metrics_count_responses_uploads_and_memory() {
 #[tokio::test]
 async fn admin_reports_liveness_and_readiness() {
     let media = support::directory("media");
-    let origin = Running::start(Config { media: Some(media.clone()), ..Config::default() });
+    let origin = Running::start(Config { media: vec![media.clone().into()], ..Config::default() });
     let get = async |path: &str| {
         let answer = origin.request_at(origin.admin, "GET", path, &[]).await;
         format!("{} {}", answer.status.as_u16(), answer.text())

@@ -15,7 +15,7 @@ use thalweg_origin::Config;
 const SECONDS: f64 = 7.0;
 
 fn start(media: PathBuf) -> Running {
-    Running::start(Config { media: Some(media), listing_max_age: Duration::ZERO, ..Config::default() })
+    Running::start(Config { media: vec![media.into()], listing_max_age: Duration::ZERO, ..Config::default() })
 }
 
 /// Returns a stream's packets: presentation time in seconds, and size in bytes.

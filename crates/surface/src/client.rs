@@ -23,7 +23,7 @@ use rustls::ClientConfig;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use crate::tls::{ClientTls, explain, no_trust};
+use crate::tls::{CONTROLLER, ClientTls, explain, no_trust};
 
 /// Maximum length of a response head, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -215,11 +215,13 @@ impl Client {
                 let limits = self.limits;
                 return Ok(response.map(|body| Content { url, body, is_bounded, limits }));
             }
-            Ok(Err(error)) => match explain(&error) {
-                Some(reason) => Failure::Tls(reason),
-                None if error.is_connect() => Failure::Unreachable(error.into()),
-                None => Failure::NoAnswer(error.into()),
-            },
+            Ok(Err(error)) => {
+                match explain(&error, self.tls.as_ref().map_or(CONTROLLER, ClientTls::settings)) {
+                    Some(reason) => Failure::Tls(reason),
+                    None if error.is_connect() => Failure::Unreachable(error.into()),
+                    None => Failure::NoAnswer(error.into()),
+                }
+            }
             Err(_) => Failure::Late(self.limits.head),
         };
         Err(Error { url, why })

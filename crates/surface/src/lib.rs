@@ -24,7 +24,7 @@ pub use answer::{Refusal, json};
 pub use client::Limits;
 pub use guard::Pages;
 pub use serve::{Listener, serve};
-pub use tls::{ClientTls, KeyPair, PeerNames, ServerTls};
+pub use tls::{ClientTls, KeyPair, PeerNames, ServerTls, TlsSettings};
 pub use token::TokenFile;
 pub use vitals::{serve_vitals, split_vitals, vitals};
 

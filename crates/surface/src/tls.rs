@@ -18,8 +18,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ConfigBuilder, ConfigSide, RootCertStore, WantsVerifier, WantsVersions};
 
-pub use client::ClientTls;
-pub(crate) use client::{explain, no_trust};
+pub(crate) use client::{CONTROLLER, explain, no_trust};
+pub use client::{ClientTls, TlsSettings};
 pub(crate) use server::Accepted;
 pub use server::{PeerNames, ServerTls};
 

@@ -9,6 +9,7 @@ use thalweg_cli::admin_args::EdgeAdmin;
 use thalweg_cli::backends::{self, BackendsArgs};
 use thalweg_cli::bundle::args::BundleCommand;
 use thalweg_cli::log::{self, LogArgs};
+use thalweg_cli::origin;
 use thalweg_cli::policies::{self, PolicyCommand};
 use thalweg_cli::purge::{self, BanArgs, PurgeArgs};
 use thalweg_cli::query::{self, QueryArgs};
@@ -64,6 +65,10 @@ Example: an edge with BBR in front of an origin, with its log in another termina
 Example: each directory in /srv/media is a presentation of fragmented MP4 files
   thalweg origin --listen 127.0.0.1:8081 --media /srv/media
   curl http://127.0.0.1:8081/vod/NAME/master.m3u8
+
+Examples: the same in a bucket on AWS, or on another service
+  thalweg origin --media s3://films/vod --s3-region eu-central-1
+  thalweg origin --media s3://films/vod --s3-endpoint https://s3.example.com --s3-path-style
 
 A live source pushes to http://127.0.0.1:8084/ingest/CHANNEL/, and the channel is
   http://127.0.0.1:8081/live/CHANNEL/manifest.mpd
@@ -215,6 +220,9 @@ pub(crate) enum OriginCommand {
     /// Show what a presentation or file is, what is served of it, and how to repair it
     #[command(after_help = inspect::HELP)]
     Inspect(InspectArgs),
+    /// Show a running origin's libraries and its connections to remote storage
+    #[command(after_help = origin::STATUS_HELP)]
+    Status(origin::StatusArgs),
 }
 
 /// Prepares `command` for a completion script: file names are offered only where a path is

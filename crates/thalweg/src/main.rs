@@ -71,6 +71,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             roles::run(&Config::from_file(&config)?, true)
         }
         Command::Edge(flags) => run_alone(&flags, |edge| Config { edge: Some(edge), ..Config::default() }),
+        Command::Origin(OriginArgs { command: Some(OriginCommand::Status(args)), .. }) => {
+            thalweg_cli::origin::status(&args)
+        }
         Command::Origin(OriginArgs { command: Some(OriginCommand::Inspect(args)), .. }) => {
             inspect::run(&args)
         }

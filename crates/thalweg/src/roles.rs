@@ -324,15 +324,35 @@ fn origin_config(origin: &config::Origin) -> thalweg_origin::Config {
         listen: origin.listen.value,
         ingest: Some(origin.ingest().expect("the config check accepted the address")),
         admin: Some(origin.admin.value),
-        media: origin.media.as_ref().map(|media| media.value.clone()),
+        media: origin.media.as_ref().map(|media| media.value.clone()).unwrap_or_default(),
+        storage: storage_options(origin),
         window: origin.window.value.duration,
         segment_target: origin.segment_target.value.duration,
         listing_max_age: origin.listing_max_age.value.duration,
+        remote_listing_max_age: origin.remote_listing_max_age.value.duration,
         live_memory_bytes: origin.live_memory.value.bytes,
         channels_max: origin.channels_max.value,
         connections_max: origin.connections_max.value,
         head_bytes_max: bytes(&origin.head_max),
         uploads: thalweg_origin::UploadLimits::default(),
+    }
+}
+
+fn storage_options(origin: &config::Origin) -> thalweg_origin::StorageOptions {
+    thalweg_origin::StorageOptions {
+        idle: origin.storage_idle.value.duration,
+        connections_max: origin.storage_connections_max.value,
+        slot_timeout: origin.storage_slot_timeout.value.duration,
+        connect_timeout: origin.storage_connect_timeout.value.duration,
+        first_byte_timeout: origin.storage_first_byte_timeout.value.duration,
+        between_bytes_timeout: origin.storage_between_bytes_timeout.value.duration,
+        ca: origin.storage_ca.as_ref().map(|ca| ca.value.clone()),
+        s3: thalweg_origin::S3Options {
+            endpoint: origin.s3_endpoint.as_ref().map(|endpoint| endpoint.value.0.clone()),
+            is_path_style: origin.s3_path_style.value,
+            region: origin.s3_region.as_ref().map(|region| region.value.0.clone()),
+            is_anonymous: origin.s3_anonymous.value,
+        },
     }
 }
 

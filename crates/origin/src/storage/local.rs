@@ -1,6 +1,6 @@
 //! Local storage: a directory of presentations. All system calls run on tokio's blocking threads.
 
-use super::{DEPTH_MAX, OBJECTS_MAX, Object, StorageError};
+use super::object::{DEPTH_MAX, OBJECTS_MAX, Object, StorageError};
 use bytes::Bytes;
 use std::fs::{self, DirEntry, File, Metadata};
 use std::io::{self, Read as _};
@@ -12,6 +12,8 @@ use thalweg_media::track::is_track_file;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Local {
+    /// Position among the libraries.
+    pub(super) library: usize,
     root: Arc<PathBuf>,
 }
 
@@ -25,7 +27,7 @@ pub(crate) struct LocalReader {
 impl Local {
     pub(super) fn new(root: &Path) -> io::Result<Local> {
         fs::read_dir(root)?;
-        Ok(Local { root: Arc::new(root.to_owned()) })
+        Ok(Local { library: 0, root: Arc::new(root.to_owned()) })
     }
 
     pub(super) async fn names(&self) -> Result<Vec<String>, StorageError> {
@@ -39,13 +41,14 @@ impl Local {
     }
 
     pub(super) async fn tracks(&self, name: &str) -> Result<Option<Vec<Object>>, StorageError> {
-        let (root, wanted) = (self.root.clone(), name.to_owned());
+        let (library, root, wanted) = (self.library, self.root.clone(), name.to_owned());
         blocking(move || {
             let found = find_directory(&root, &wanted).map_err(|e| StorageError::io("media", &e))?;
             let Some(name) = found else { return Ok(None) };
             let mut objects = Vec::new();
             walk(&root.join(&name), &name, DEPTH_MAX, &mut objects)?;
             objects.sort_by(|a: &Object, b| a.key.cmp(&b.key));
+            objects.iter_mut().for_each(|object| object.library = library);
             Ok(Some(objects))
         })
         .await
@@ -179,11 +182,13 @@ fn walk(directory: &Path, prefix: &str, depth: usize, objects: &mut Vec<Object>)
 pub(super) fn object(key: String, metadata: &Metadata) -> Object {
     let modified = metadata.modified().unwrap_or(UNIX_EPOCH);
     Object {
+        library: 0,
         key,
         size: metadata.len(),
         modified: modified.min(SystemTime::now()),
         validator: validator(metadata),
         version: version(metadata),
+        etag: None,
     }
 }
 
@@ -197,13 +202,9 @@ fn validator(metadata: &Metadata) -> String {
 /// (`rsync -a`, `cp -p`) have the same version at every origin, so one origin can serve URLs from
 /// another's manifest.
 fn version(metadata: &Metadata) -> String {
-    // FNV-1a with 64 bits, folded to 32. It is identical in every build, which std's hashers do not
-    // guarantee.
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in metadata.len().to_be_bytes().into_iter().chain(mtime_ns(metadata).to_be_bytes()) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    format!("{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
+    super::object::short_hash(
+        metadata.len().to_be_bytes().into_iter().chain(mtime_ns(metadata).to_be_bytes()),
+    )
 }
 
 fn mtime_ns(metadata: &Metadata) -> i128 {

@@ -11,30 +11,51 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use thalweg_media::track::Segment;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::load::{Fault, Presentation, fingerprint, load};
 use crate::storage::{Storage, StorageError};
 
+/// Pause before a remote presentation is listed again after its listing failed.
+const RELIST_AFTER: Duration = Duration::from_secs(1);
 /// Maximum presentations with a cached index or error.
-const SLOTS_MAX: usize = 1024;
-/// Maximum segments in all cached indices: 64 MiB at 32 bytes each.
-const SEGMENTS_MAX: usize = 2 << 20;
+const SLOTS_MAX: usize = 16 << 10;
+/// Maximum size of all cached indices in bytes: 4000 films of two hours with six tracks.
+const INDEX_BYTES_MAX: usize = 512 << 20;
+/// Approximate size of a presentation without its segments, in bytes.
+const PRESENTATION_BYTES: usize = 4 << 10;
+
+/// Maximum age of a presentation's file listing, by the kind of its library.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ListingAges {
+    /// Directories.
+    pub(crate) local: Duration,
+    /// Libraries reached over HTTP.
+    pub(crate) remote: Duration,
+}
 
 /// All presentations of an origin.
 #[derive(Debug)]
 pub(crate) struct Library {
     storage: Storage,
     segment_target_ms: u32,
-    listing_max_age: Duration,
-    slots: Mutex<HashMap<String, Entry>>,
+    listing_max_ages: ListingAges,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    entries: HashMap<String, Entry>,
+    /// Sum over all entries.
+    bytes: usize,
 }
 
 #[derive(Debug)]
 struct Entry {
     slot: Arc<AsyncMutex<Slot>>,
     used: Instant,
-    segments: usize,
+    bytes: usize,
 }
 
 type Outcome = Result<Arc<Presentation>, Fault>;
@@ -49,12 +70,13 @@ struct Slot {
 struct Loaded {
     fingerprint: u64,
     listed: Instant,
+    listing_max_age: Duration,
     outcome: Outcome,
 }
 
 impl Library {
-    pub(crate) fn new(storage: Storage, segment_target_ms: u32, listing_max_age: Duration) -> Library {
-        Library { storage, segment_target_ms, listing_max_age, slots: Mutex::default() }
+    pub(crate) fn new(storage: Storage, segment_target_ms: u32, listing_max_ages: ListingAges) -> Library {
+        Library { storage, segment_target_ms, listing_max_ages, slots: Mutex::default() }
     }
 
     pub(crate) fn storage(&self) -> &Storage {
@@ -70,27 +92,48 @@ impl Library {
     pub(crate) async fn get(&self, name: &str) -> Outcome {
         let slot = self.slot(name);
         let mut slot = slot.lock().await;
-        let known = slot.loaded.as_ref().filter(|l| l.listed.elapsed() < self.listing_max_age);
+        let known = slot.loaded.as_ref().filter(|l| l.listed.elapsed() < l.listing_max_age);
         if let Some(loaded) = known {
             return loaded.outcome.clone();
         }
         let outcome = self.refresh(name, &mut slot).await;
         drop(slot);
         match &outcome {
-            Err(Fault::Unknown) => drop(self.lock().remove(name)),
-            Ok(presentation) => self.make_room(name, presentation.segments()),
+            Err(Fault::Unknown) => self.lock().remove(name),
+            Ok(presentation) => self.make_room(name, presentation.segments() * size_of::<Segment>()),
             Err(_) => self.make_room(name, 0),
         }
         outcome
     }
 
+    /// Makes the next request for a presentation list its files again.
+    pub(crate) async fn expire(&self, name: &str) {
+        let slot = self.slot(name);
+        if let Some(loaded) = &mut slot.lock().await.loaded {
+            loaded.listing_max_age = Duration::ZERO;
+        }
+    }
+
     /// Lists the presentation's files again, and indexes them if they changed.
     async fn refresh(&self, name: &str, slot: &mut Slot) -> Outcome {
         let listed = Instant::now();
-        let objects = self.storage.tracks(name).await.map_err(Fault::Storage)?.ok_or(Fault::Unknown)?;
+        let objects = match self.storage.tracks(name).await {
+            Ok(objects) => objects.ok_or(Fault::Unknown)?,
+            // Every read of a remote object names its version, so the known index is safe to use.
+            Err(error @ StorageError::Remote { .. }) if slot.loaded.is_some() => {
+                tracing::warn!(name, %error, "presentation cannot be listed, the known index stays in use");
+                let loaded = slot.loaded.as_mut().expect("checked by the guard");
+                (loaded.listed, loaded.listing_max_age) = (listed, RELIST_AFTER);
+                return loaded.outcome.clone();
+            }
+            Err(error) => return Err(Fault::Storage(error)),
+        };
         let fingerprint = fingerprint(&objects);
+        let is_remote = objects.first().is_some_and(|object| self.storage.is_remote(object));
+        let ages = self.listing_max_ages;
+        let listing_max_age = if is_remote { ages.remote } else { ages.local };
         if let Some(loaded) = slot.loaded.as_mut().filter(|l| l.fingerprint == fingerprint) {
-            loaded.listed = listed;
+            (loaded.listed, loaded.listing_max_age) = (listed, listing_max_age);
             return loaded.outcome.clone();
         }
         let started = Instant::now();
@@ -113,34 +156,47 @@ impl Library {
         }
         // A storage failure may be temporary, so it is not cached.
         if !matches!(outcome, Err(Fault::Storage(_))) {
-            slot.loaded = Some(Loaded { fingerprint, listed, outcome: outcome.clone() });
+            slot.loaded = Some(Loaded { fingerprint, listed, listing_max_age, outcome: outcome.clone() });
         }
         outcome
     }
 
     fn slot(&self, name: &str) -> Arc<AsyncMutex<Slot>> {
         let mut slots = self.lock();
-        let new = || Entry { slot: Arc::default(), used: Instant::now(), segments: 0 };
-        let entry = slots.entry(name.to_owned()).or_insert_with(new);
+        let new = || Entry { slot: Arc::default(), used: Instant::now(), bytes: 0 };
+        let entry = slots.entries.entry(name.to_owned()).or_insert_with(new);
         entry.used = Instant::now();
         entry.slot.clone()
     }
 
     /// Evicts the least recently used indices until the new one fits.
-    fn make_room(&self, name: &str, segments: usize) {
+    fn make_room(&self, name: &str, segment_bytes: usize) {
         let mut slots = self.lock();
-        if let Some(entry) = slots.get_mut(name) {
-            entry.segments = segments;
-        }
-        while slots.len() > SLOTS_MAX || slots.values().map(|e| e.segments).sum::<usize>() > SEGMENTS_MAX {
-            let others = slots.iter().filter(|(other, _)| *other != name);
+        slots.resize(name, segment_bytes + PRESENTATION_BYTES);
+        while slots.entries.len() > SLOTS_MAX || slots.bytes > INDEX_BYTES_MAX {
+            let others = slots.entries.iter().filter(|(other, _)| *other != name);
             let Some(oldest) = others.min_by_key(|(_, e)| e.used).map(|(n, _)| n.clone()) else { return };
             slots.remove(&oldest);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slots {
+    fn resize(&mut self, name: &str, bytes: usize) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            self.bytes = self.bytes - entry.bytes + bytes;
+            entry.bytes = bytes;
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(entry) = self.entries.remove(name) {
+            self.bytes -= entry.bytes;
+        }
     }
 }
 
@@ -152,7 +208,8 @@ mod tests {
 
     fn library(listing_max_age: Duration) -> Library {
         let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets");
-        Library::new(Storage::local(&sample).unwrap(), 2000, listing_max_age)
+        let ages = ListingAges { local: listing_max_age, remote: listing_max_age };
+        Library::new(Storage::local(&sample).unwrap(), 2000, ages)
     }
 
     #[tokio::test]
@@ -171,7 +228,7 @@ mod tests {
         for name in ["", ".", "..", "make-sample", "nothing", "sample/audio.mp4"] {
             assert_eq!(library.get(name).await.unwrap_err(), Fault::Unknown, "{name}");
         }
-        assert!(library.lock().is_empty());
+        assert!(library.lock().entries.is_empty());
     }
 
     #[tokio::test]
@@ -179,7 +236,8 @@ mod tests {
         let library = library(Duration::ZERO);
         library.get("sample").await.unwrap();
         library.slot("other");
-        library.make_room("other", SEGMENTS_MAX);
-        assert_eq!(library.lock().keys().collect::<Vec<_>>(), ["other"]);
+        library.make_room("other", INDEX_BYTES_MAX - PRESENTATION_BYTES);
+        assert_eq!(library.lock().entries.keys().collect::<Vec<_>>(), ["other"]);
+        assert_eq!(library.lock().bytes, INDEX_BYTES_MAX);
     }
 }

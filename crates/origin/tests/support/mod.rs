@@ -1,6 +1,9 @@
 //! Test fixtures: an origin on free ports, an HTTP client, ffmpeg and ffprobe.
 #![allow(dead_code, reason = "each test binary uses only some fixtures")]
 
+pub(crate) mod nginx;
+pub(crate) mod s3;
+
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

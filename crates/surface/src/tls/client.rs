@@ -5,14 +5,34 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::files::{Files, Paths, Watched};
 use super::{KeyPair, authorities, certificates, private_key, provider, versions};
 
+/// Names of the settings that configure a client's TLS, for error messages.
+#[derive(Debug, Clone, Copy)]
+pub struct TlsSettings {
+    /// Setting with the authorities.
+    pub ca: &'static str,
+    /// Settings with the client certificate and its key, if the client can have one.
+    pub pair: Option<&'static str>,
+}
+
+/// Settings of the clients of the controller.
+pub(crate) const CONTROLLER: TlsSettings =
+    TlsSettings { ca: "controller_ca", pair: Some("controller_certificate and controller_key") };
+
 /// A client's TLS configuration. Changed files take effect for new requests.
 #[derive(Debug, Clone)]
-pub struct ClientTls(Arc<Watched<ClientConfig>>);
+pub struct ClientTls {
+    config: Arc<Watched<ClientConfig>>,
+    settings: TlsSettings,
+}
 
 impl ClientTls {
     /// Reads the files. Servers must have a certificate signed by an authority in `ca` or, without
@@ -23,13 +43,50 @@ impl ClientTls {
     ///
     /// Returns an error that names the unusable file.
     pub fn open(ca: Option<PathBuf>, pair: Option<KeyPair>) -> Result<Self, String> {
-        Watched::open(Paths { ca, pair }, config).map(|config| Self(Arc::new(config)))
+        Self::open_for(CONTROLLER, ca, pair)
+    }
+
+    /// Reads the files like [`open`](Self::open). Error messages name `settings`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the unusable file.
+    pub fn open_for(
+        settings: TlsSettings,
+        ca: Option<PathBuf>,
+        pair: Option<KeyPair>,
+    ) -> Result<Self, String> {
+        let opened = Watched::open(Paths { ca, pair }, config);
+        let config = opened.map_err(|fault| fault.replace(CA_SETTING, settings.ca))?;
+        Ok(Self { config: Arc::new(config), settings })
+    }
+
+    /// Performs the handshake on a connection to `host`, and verifies the server's certificate.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that states the reason and, if there is one, the remedy.
+    pub async fn connect<S>(&self, host: &str, stream: S) -> Result<TlsStream<S>, String>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(name).map_err(|_| format!("{host:?} is not a host name"))?;
+        let connected = TlsConnector::from(self.current()).connect(name, stream).await;
+        connected.map_err(|error| explain(&error, self.settings).unwrap_or_else(|| error.to_string()))
     }
 
     pub(crate) fn current(&self) -> Arc<ClientConfig> {
-        self.0.current()
+        self.config.current()
+    }
+
+    pub(crate) fn settings(&self) -> TlsSettings {
+        self.settings
     }
 }
+
+/// Stands for the name of the setting with the authorities.
+const CA_SETTING: &str = "{ca}";
 
 fn config(files: &Files) -> Result<ClientConfig, String> {
     let roots = files.ca.as_ref().map_or_else(system_authorities, authorities)?;
@@ -43,10 +100,9 @@ fn system_authorities() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        return Err(
-            "no certificate authorities on this machine: install ca-certificates, or set controller_ca"
-                .to_owned(),
-        );
+        return Err(format!(
+            "no certificate authorities on this machine: install ca-certificates, or set {CA_SETTING}"
+        ));
     }
     Ok(roots)
 }
@@ -59,12 +115,12 @@ pub(crate) fn no_trust() -> Arc<ClientConfig> {
 }
 
 /// Describes a TLS failure and its remedy. Returns `None` if the error has another cause.
-pub(crate) fn explain(error: &(dyn Error + 'static)) -> Option<String> {
+pub(crate) fn explain(error: &(dyn Error + 'static), settings: TlsSettings) -> Option<String> {
     use AlertDescription as Alert;
     use rustls::Error as Tls;
     Some(match cause(error)? {
         Tls::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "certificate signed by an unknown authority: set controller_ca".to_owned()
+            format!("certificate signed by an unknown authority: set {}", settings.ca)
         }
         Tls::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "the server's certificate has expired".to_owned()
@@ -72,8 +128,8 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> Option<String> {
         Tls::InvalidCertificate(error) => format!("invalid certificate: {error}"),
         Tls::InvalidMessage(_) => "the server does not speak TLS: check the URL and the port".to_owned(),
         Tls::AlertReceived(Alert::CertificateRequired) => {
-            "the server requires a client certificate: set controller_certificate and controller_key"
-                .to_owned()
+            let remedy = settings.pair.map_or_else(String::new, |pair| format!(": set {pair}"));
+            format!("the server requires a client certificate{remedy}")
         }
         Tls::AlertReceived(alert) => format!("the server refused the connection: {alert:?}"),
         error => error.to_string(),

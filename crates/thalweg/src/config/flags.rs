@@ -80,8 +80,14 @@ fn flag(setting: &'static Setting) -> Arg {
         Absent::Unset(_) | Absent::Fault => String::new(),
     };
     let again = if setting.many { " May be given several times." } else { "" };
-    Arg::new(setting.name)
-        .long(long)
+    // A switch without a value is on.
+    let is_switch = setting.placeholder == <bool as Value>::PLACEHOLDER;
+    let arg = if is_switch {
+        Arg::new(setting.name).num_args(0..=1).default_missing_value("on")
+    } else {
+        Arg::new(setting.name)
+    };
+    arg.long(long)
         .value_name(setting.placeholder)
         .help(format!("{about}{again}{absent}"))
         .action(if setting.many { ArgAction::Append } else { ArgAction::Set })

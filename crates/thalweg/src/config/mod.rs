@@ -34,7 +34,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use hyper::Uri;
-use thalweg_origin::{Ingest, IngestToken, UnprotectedIngest};
+use thalweg_origin::{Ingest, IngestToken, MediaLocation, UnprotectedIngest};
 
 /// Roles to run, with their settings.
 #[derive(Debug, Default)]
@@ -266,8 +266,10 @@ fn check_origin(origin: &Origin, faults: &mut Vec<Fault>) {
     if let Err(open) = origin.ingest() {
         faults.push(origin.ingest.fault(open.to_string()));
     }
-    if let Some(media) = &origin.media {
-        check_directory(media, faults);
+    for location in origin.media.iter().flat_map(|media| &media.value) {
+        if let MediaLocation::Directory(path) = location {
+            check_directory(path, |message| faults.extend(origin.media.as_ref().map(|it| it.fault(message))));
+        }
     }
     if origin.window.value.duration < 2 * origin.segment_target.value.duration {
         faults.push(origin.window.fault("must be at least two segments long".to_owned()));
@@ -277,7 +279,7 @@ fn check_origin(origin: &Origin, faults: &mut Vec<Fault>) {
 fn check_sources(config: &Config, faults: &mut Vec<Fault>) {
     let mut channels = HashSet::new();
     for source in &config.sources {
-        check_directory(&source.media, faults);
+        check_directory(&source.media.value, |message| faults.push(source.media.fault(message)));
         let message = match (&source.channel, &source.to) {
             (Some(_), Some(_)) => "channel and to are both set: set only one of them".to_owned(),
             (None, None) => "source has no destination: set channel or to".to_owned(),
@@ -329,13 +331,10 @@ fn collide(a: SocketAddr, b: SocketAddr) -> bool {
     a.port() == b.port() && a.port() != 0 && (covers(a, b) || covers(b, a))
 }
 
-fn check_directory(directory: &Set<PathBuf>, faults: &mut Vec<Fault>) {
-    let path = directory.value.display();
-    let message = match fs::read_dir(&directory.value) {
-        Ok(_) => return,
-        Err(fault) => format!("cannot read directory {path}: {fault}"),
-    };
-    faults.push(directory.fault(message));
+fn check_directory(directory: &Path, fault: impl FnOnce(String)) {
+    if let Err(error) = fs::read_dir(directory) {
+        fault(format!("cannot read directory {}: {error}", directory.display()));
+    }
 }
 
 #[cfg(test)]

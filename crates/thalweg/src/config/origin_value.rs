@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hyper::Uri;
 use thalweg_cli::secret::reveal;
-use thalweg_origin::IngestToken;
+use thalweg_origin::{IngestToken, MediaLocation};
 
 use super::value::{Value, is_not};
 
@@ -22,6 +22,37 @@ impl Value for Uri {
             return Err(format!("{text:?} is not a publishing point: write {}", Self::FORM));
         }
         Ok(uri)
+    }
+}
+
+/// A library of presentations. In a file, a relative directory is resolved against the file's
+/// directory.
+impl Value for MediaLocation {
+    const FORM: &'static str = Self::FORM;
+    const PLACEHOLDER: &'static str = "DIR|URL";
+
+    fn from_text(text: &str, base: &Path) -> Result<Self, String> {
+        Self::parse(text, base)
+    }
+}
+
+/// URL of an S3 service, without a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EndpointUrl(pub(crate) Uri);
+
+impl Value for EndpointUrl {
+    const FORM: &'static str = "a server such as \"https://s3.example.com\"";
+    const PLACEHOLDER: &'static str = "URL";
+
+    fn from_text(text: &str, _: &Path) -> Result<Self, String> {
+        let uri: Option<Uri> = text.parse().ok();
+        let is_server = |uri: &Uri| {
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.host().is_some_and(|host| !host.is_empty())
+                && uri.path() == "/"
+                && uri.query().is_none()
+        };
+        uri.filter(is_server).map(Self).ok_or_else(|| is_not::<Self>(text))
     }
 }
 

@@ -11,7 +11,7 @@ use thalweg_bundle::Share;
 use thalweg_cli::secret::ClickHouseUrl;
 use thalweg_control::Measure;
 use thalweg_edge::{AbandonedFills, BackendUrl, BundleSource, DiskPlace, LogDestination, SlowStartAfterIdle};
-use thalweg_origin::IngestToken;
+use thalweg_origin::{IngestToken, MediaLocation};
 use thalweg_record::Prefix;
 use thalweg_surface::TokenFile;
 use thalweg_tcp::CongestionControl;
@@ -23,6 +23,7 @@ use super::agent_value::{Broker, KafkaProperty};
 use super::controller_value::ControllerUrl;
 use super::declare::{Declared, section};
 use super::edge_value::HostName;
+use super::origin_value::EndpointUrl;
 use super::value::{ChannelName, PublicUrl};
 
 /// Every section, in the order of the reference.
@@ -186,15 +187,44 @@ section! {
         /// Address for Prometheus at /metrics and health checks at /healthz and /readyz. Keep it
         /// within your network.
         admin: SocketAddr = default("127.0.0.1:8085");
-        /// Directory of presentations; each of its subdirectories is served as /vod/NAME/.
-        media: PathBuf = unset("live channels only");
+        /// Libraries of presentations: directories, buckets or web servers. Each subdirectory NAME
+        /// is served as /vod/NAME/; if several libraries have one of the same name, the first one
+        /// serves it.
+        media: Vec<MediaLocation> = unset("live channels only");
         /// DVR window of live channels.
         window: Span = default("60s"), within("4s", "24h");
         /// Minimum segment duration, live and for files without a segment index; sparse random
         /// access points may make segments longer.
         segment_target: Span = default("2s"), within("200ms", "30s");
-        /// Maximum delay before a changed file is noticed.
+        /// Maximum delay before a changed file in a directory is noticed.
         listing_max_age: Span = default("1s"), within("0ms", "1h");
+        /// Maximum delay before a new or changed object of a bucket or web server is noticed. A
+        /// changed object is never mixed with its earlier version.
+        remote_listing_max_age: Span = default("10s"), within("0ms", "24h");
+        /// URL of the S3 service.
+        s3_endpoint: EndpointUrl = unset("AWS");
+        /// Whether the name of the bucket is in the path of URLs rather than in the host name.
+        s3_path_style: bool = default("off");
+        /// Region of the buckets.
+        s3_region: ChannelName = unset("AWS_REGION or AWS_DEFAULT_REGION of the environment, else us-east-1");
+        /// Whether requests to S3 are sent without credentials, for public buckets. Otherwise they
+        /// are signed with those of the environment, a profile, a web identity or the machine.
+        s3_anonymous: bool = default("off");
+        /// PEM file with the authorities to trust for https:// URLs of storage.
+        storage_ca: PathBuf = unset("the authorities that the system trusts");
+        /// How long an idle storage connection is kept. Amazon S3 closes some after 5 s. 0s opens a
+        /// connection for each request.
+        storage_idle: Span = default("4s"), within("0s", "1h");
+        /// Maximum connections per storage server; further requests wait for one.
+        storage_connections_max: usize = default("256"), within("1", "100000");
+        /// Maximum wait for one of these connections.
+        storage_slot_timeout: Span = default("5s"), within("1ms", "1h");
+        /// Maximum time to open a storage connection, including name resolution and TLS.
+        storage_connect_timeout: Span = default("2s"), within("1ms", "1h");
+        /// Maximum wait for the head of a response from storage.
+        storage_first_byte_timeout: Span = default("10s"), within("1ms", "1h");
+        /// Maximum pause within a response from storage.
+        storage_between_bytes_timeout: Span = default("10s"), within("1ms", "1h");
         /// Memory for the DVR windows of all live channels.
         live_memory: Size = default("512MiB"), within("16MiB", "16TiB");
         /// Maximum live channels; further sources are refused.

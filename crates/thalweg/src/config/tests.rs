@@ -286,7 +286,7 @@ fn relative_paths_are_resolved_against_the_files_directory() {
     let text = "[origin]\nmedia = 'src'\n[edge]\nlog = 'log.json'\ndisk = 'a=b=1GiB'\nbundle = 'b.json'";
     let base = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = Config::from_text(&base.join("thalweg.toml"), text).unwrap();
-    assert_eq!(config.origin.unwrap().media.unwrap().value, base.join("src"));
+    assert_eq!(config.origin.unwrap().media.unwrap().value, [base.join("src").into()]);
     let edge = config.edge.unwrap();
     assert_eq!(edge.log.value, thalweg_edge::LogDestination::File(base.join("log.json")));
     assert_eq!(edge.disk.unwrap().value.directory, base.join("a=b"));
@@ -508,15 +508,44 @@ fn reference_lists_every_setting() {
           admin                  ADDR:PORT, default 127.0.0.1:8085
               Address for Prometheus at /metrics and health checks at /healthz and /readyz. Keep it
               within your network.
-          media                  PATH, if absent: live channels only
-              Directory of presentations; each of its subdirectories is served as /vod/NAME/.
+          media                  [DIR|URL, …], if absent: live channels only
+              Libraries of presentations: directories, buckets or web servers. Each subdirectory NAME
+              is served as /vod/NAME/; if several libraries have one of the same name, the first one
+              serves it.
           window                 DURATION, default 60s, 4s to 24h
               DVR window of live channels.
           segment_target         DURATION, default 2s, 200ms to 30s
               Minimum segment duration, live and for files without a segment index; sparse random
               access points may make segments longer.
           listing_max_age        DURATION, default 1s, 0ms to 1h
-              Maximum delay before a changed file is noticed.
+              Maximum delay before a changed file in a directory is noticed.
+          remote_listing_max_age DURATION, default 10s, 0ms to 24h
+              Maximum delay before a new or changed object of a bucket or web server is noticed. A
+              changed object is never mixed with its earlier version.
+          s3_endpoint            URL, if absent: AWS
+              URL of the S3 service.
+          s3_path_style          on|off, default off
+              Whether the name of the bucket is in the path of URLs rather than in the host name.
+          s3_region              NAME, if absent: AWS_REGION or AWS_DEFAULT_REGION of the environment, else us-east-1
+              Region of the buckets.
+          s3_anonymous           on|off, default off
+              Whether requests to S3 are sent without credentials, for public buckets. Otherwise they
+              are signed with those of the environment, a profile, a web identity or the machine.
+          storage_ca             PATH, if absent: the authorities that the system trusts
+              PEM file with the authorities to trust for https:// URLs of storage.
+          storage_idle           DURATION, default 4s, 0s to 1h
+              How long an idle storage connection is kept. Amazon S3 closes some after 5 s. 0s opens a
+              connection for each request.
+          storage_connections_max N, default 256, 1 to 100000
+              Maximum connections per storage server; further requests wait for one.
+          storage_slot_timeout   DURATION, default 5s, 1ms to 1h
+              Maximum wait for one of these connections.
+          storage_connect_timeout DURATION, default 2s, 1ms to 1h
+              Maximum time to open a storage connection, including name resolution and TLS.
+          storage_first_byte_timeout DURATION, default 10s, 1ms to 1h
+              Maximum wait for the head of a response from storage.
+          storage_between_bytes_timeout DURATION, default 10s, 1ms to 1h
+              Maximum pause within a response from storage.
           live_memory            SIZE, default 512MiB, 16MiB to 16TiB
               Memory for the DVR windows of all live channels.
           channels_max           N, default 64, 1 to 100000
