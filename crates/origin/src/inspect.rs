@@ -21,7 +21,7 @@ use thalweg_media::track::{Media, TRACK_EXTENSIONS_HELP, is_track_file};
 
 use crate::storage::{Object, Storage};
 use crate::vod::join::{self, PLAYLIST_FILE, Playlist};
-use crate::vod::{Fault, Library, Presentation, encode, load};
+use crate::vod::{Fault, Library, ListingAges, Presentation, encode, load};
 use report::{FileReport, Finding, Group, Report, Served, ServedTrack};
 
 /// How long the listing of an inspected directory is used: for the whole inspection.
@@ -79,7 +79,8 @@ pub async fn inspect(location: &str, segment_target: Duration) -> Result<Report,
     let root = directory.parent().unwrap_or(directory);
     let storage = Storage::local(root).map_err(fault)?;
     let target_ms = u32::try_from(segment_target.as_millis()).unwrap_or(u32::MAX);
-    let library = Library::new(storage, target_ms, LISTING_MAX_AGE);
+    let ages = ListingAges { local: LISTING_MAX_AGE, remote: LISTING_MAX_AGE };
+    let library = Library::new(storage, target_ms, ages);
     // Commands name files as the operator did.
     let given = Path::new(location);
     let inspection = Inspection { library, name, given: given.to_owned(), is_directory, target_ms };

@@ -23,7 +23,6 @@ mod sign;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::io;
-#[cfg(test)]
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,7 +72,6 @@ pub(crate) struct Names {
 
 impl Storage {
     /// Opens the existing directory `root`.
-    #[cfg(test)]
     pub(crate) fn local(root: &Path) -> io::Result<Storage> {
         let kind = Kind::Local(local::Local::new(root)?);
         Ok(Storage { libraries: vec![Library { location: root.to_owned().into(), kind }], pool: None })

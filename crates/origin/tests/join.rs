@@ -16,7 +16,7 @@ use support::{Running, ffmpeg, ffprobe, make_audio, make_media, make_video};
 use thalweg_origin::Config;
 
 fn start(media: PathBuf) -> Running {
-    Running::start(Config { media: Some(media), listing_max_age: Duration::ZERO, ..Config::default() })
+    Running::start(Config { media: vec![media.into()], listing_max_age: Duration::ZERO, ..Config::default() })
 }
 
 /// Presentations `a` (7 s) and `my b` (4 s), and playlist `all` of the given lines.

@@ -21,7 +21,7 @@ const FILM: &str = "-f lavfi -i testsrc2=size=160x90:rate=30000/1001 -f lavfi -i
                     -metadata:s:a:0 language=eng -metadata:s:a:1 language=deu";
 
 fn start(media: PathBuf) -> Running {
-    Running::start(Config { media: Some(media), listing_max_age: Duration::ZERO, ..Config::default() })
+    Running::start(Config { media: vec![media.into()], listing_max_age: Duration::ZERO, ..Config::default() })
 }
 
 /// Creates a media directory with `a/film.mp4`.
@@ -148,7 +148,8 @@ async fn output_is_the_same_at_every_origin() {
     assert_eq!(all.len(), 3 * 5, "four segments and a header for each track");
     assert_eq!(resources(&second, &TRACKS).await, all);
     // Another target duration makes other segments, which must have other URLs.
-    let config = Config { media: Some(media), segment_target: Duration::from_secs(4), ..Config::default() };
+    let config =
+        Config { media: vec![media.into()], segment_target: Duration::from_secs(4), ..Config::default() };
     let third = Running::start(config);
     let others = resources(&third, &TRACKS).await;
     assert_eq!(others.len(), 3 * 3);

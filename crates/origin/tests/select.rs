@@ -12,7 +12,7 @@ use support::{CMAF, Running, ffmpeg, ffprobe, make_media};
 use thalweg_origin::Config;
 
 fn start(media: PathBuf) -> Running {
-    Running::start(Config { media: Some(media), listing_max_age: Duration::ZERO, ..Config::default() })
+    Running::start(Config { media: vec![media.into()], listing_max_age: Duration::ZERO, ..Config::default() })
 }
 
 /// Presentation `a` with two sizes of video, and audio in two languages and without one.

@@ -18,7 +18,7 @@ const PICTURE: &str = "-f lavfi -i testsrc2=size=128x72:rate=25 -t 4 -g 50 -keyi
 const TONE: &str = "-f lavfi -i sine=440:sample_rate=48000 -t 4";
 
 fn start(media: PathBuf) -> Running {
-    Running::start(Config { media: Some(media), listing_max_age: Duration::ZERO, ..Config::default() })
+    Running::start(Config { media: vec![media.into()], listing_max_age: Duration::ZERO, ..Config::default() })
 }
 
 /// Creates a media directory with the empty presentation `a`; returns both paths.

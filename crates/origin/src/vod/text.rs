@@ -40,8 +40,9 @@ pub(super) async fn whole(
         Part::Whole => 0..object.size,
         Part::Range(range) => range,
     };
-    match library.storage().open(object).await {
-        Ok(reader) => response::finish(head, body::file(reader, range, Vec::new())),
+    let opened = async { library.storage().open(object).await?.pieces(range.clone()).await };
+    match opened.await {
+        Ok(pieces) => response::finish(head, body::file(pieces, range.start, Vec::new())),
         Err(error) => unreadable(&error),
     }
 }
