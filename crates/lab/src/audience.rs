@@ -58,7 +58,7 @@ pub(crate) struct Audience {
     /// URLs of MPDs or playlists on a server on this machine, assigned to viewers in turn
     #[arg(value_name = "URL", required = true)]
     urls: Vec<String>,
-    /// Scenario file or named path [default: all named paths and one more]
+    /// Scenario file or named path [default: all named paths and an overloaded mobile cell]
     #[arg(long, value_name = "FILE|NAME")]
     scenario: Option<PathBuf>,
     /// Number of concurrent viewers across all paths
@@ -166,8 +166,8 @@ async fn attend(
     Ok(())
 }
 
-/// Divides the viewers among the paths. If they do not divide evenly, the first paths get one more
-/// each.
+/// Divides the viewers among the paths. If they do not divide evenly, each of the first paths gets
+/// one more viewer.
 fn shares(viewers: usize, scenario: &Scenario) -> impl Iterator<Item = usize> {
     let paths = scenario.paths.len();
     (0..paths).map(move |path| viewers / paths + usize::from(path < viewers % paths))

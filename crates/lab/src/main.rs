@@ -25,7 +25,7 @@ const WRONG_USE: u8 = 2;
 #[command(
     name = "thalweg-lab",
     version,
-    about = "Networks, load and the field's published results on one machine",
+    about = "Emulated networks, load, and reproductions of published results, on one machine",
     after_help = "Exit status: 0 success, 1 failure, 2 wrong usage or a machine that lacks a requirement."
 )]
 struct Cli {
@@ -40,7 +40,7 @@ enum Command {
     Paths(paths::Command),
     /// Compare congestion control algorithms: time to fetch from a real edge over emulated paths
     Cc(compare::Compare),
-    /// Reproduce the field's published results
+    /// Reproduce published results
     Reproduce(reproduction::Reproduce),
     /// Put a server under load with plain requests or viewers, and measure the responses
     Load(Box<load_command::Load>),

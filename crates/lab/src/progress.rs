@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use thalweg_lab::cc::Done;
 
-/// Interval between updates on a terminal, and between lines elsewhere.
+/// Interval between updates on a terminal, and between lines if standard error is not a terminal.
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 const LINE_EVERY: Duration = Duration::from_secs(60);
-/// Durations from this one on are shown in minutes.
+/// Minimum duration that is shown in minutes.
 const MINUTES_FROM: Duration = Duration::from_secs(100);
 
 /// The progress of one run.

@@ -13,8 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab");
 
-/// Maximum median of the difference between the edge's time and the client's. On a busy machine, it
-/// is 1 to 2 ms.
+/// Maximum median of the difference between the edge's time and the client's. On a busy machine,
+/// the median is 1 to 2 ms.
 const OFF_P50_MS_MAX: f64 = 5.0;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

@@ -18,7 +18,7 @@ use thalweg_load::report::from_json;
 
 use program::{counts, lab, measured, refused};
 
-/// Server that records requests, and sends the same response to each unless told otherwise.
+/// Server that records requests and, by default, sends the same response to each.
 struct Witness {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,

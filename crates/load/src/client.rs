@@ -227,8 +227,8 @@ impl ResponseSink {
 }
 
 impl ResponseSink {
-    /// Returns a failure if the response has an unexpected status, no content, or content of the
-    /// wrong length.
+    /// Returns a failure if content is verified and the response has an unexpected status, no
+    /// content, or content of the wrong length.
     fn missing(&self, exchange: &Exchange, target: &Target) -> Option<Failure> {
         if !self.is_verified {
             return None;

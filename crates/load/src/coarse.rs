@@ -1,5 +1,5 @@
-//! Coarse histogram: counts of values with an error of at most 3 %, in little memory. There is one
-//! for each second of a run, where an HDR histogram would need 180 kB.
+//! Coarse histogram: counts of values with an error of at most 3 %, in little memory. A run has one
+//! for each second; an HDR histogram would need 180 kB each.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ const KEPT_BITS: u32 = 6;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub struct CoarseHistogram {
-    /// Count by the lowest value that is rounded alike: at most 32 counts per power of two.
+    /// Number of values in each group that is rounded alike, by the group's lowest value. There are
+    /// at most 32 groups per power of two.
     counts: BTreeMap<u64, u64>,
 }
 

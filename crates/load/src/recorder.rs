@@ -209,8 +209,8 @@ impl Arrivals {
 }
 
 /// A request in flight in the open model. If it is dropped because time is up, the time since its
-/// due time is recorded. Otherwise, a server that hangs would be judged only by its earlier
-/// responses.
+/// due time is recorded. Without this record, a server that hangs would be judged only by its
+/// earlier responses.
 #[derive(Debug)]
 pub(super) struct InFlight<'a>(Option<(&'a Recorder, Instant)>);
 

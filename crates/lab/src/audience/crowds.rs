@@ -74,7 +74,8 @@ impl<'a> PathCrowd<'a> {
         if let Some(viewers) = &mut seen.viewers {
             viewers.now = StateCounts::default();
         }
-        // Drop what the table does not use, because it would grow without limit.
+        // Drop the per-second counts and run descriptions: the table does not use them, and they
+        // would accumulate without limit.
         seen.seconds.clear();
         seen.runs.clear();
         self.left.merge(&seen);
@@ -95,7 +96,7 @@ impl<'a> PathCrowd<'a> {
     }
 }
 
-/// Starts a crowd on the clients' side of the emulation, where its threads stay.
+/// Starts a crowd, whose threads run on the clients' side of the emulation.
 fn start(emulation: &Emulation, load: &Load) -> io::Result<Running> {
     emulation.on(Side::Clients, || Running::start(load).map_err(io::Error::other))
 }

@@ -14,8 +14,9 @@ use super::{Request, SLICE, Sample};
 
 /// Time limit for connecting, and for each wait for bytes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Wait before the next request on a connection, which would carry a delayed acknowledgement. Linux
-/// delays one by at most 200 ms (`TCP_DELACK_MAX`).
+/// Pause between a response and the next request on its connection. An earlier request would carry
+/// the response's delayed acknowledgement. Linux delays an acknowledgement by at most 200 ms
+/// (`TCP_DELACK_MAX`).
 pub(super) const DELAYED_ACK_MAX: Duration = Duration::from_millis(250);
 const TIMEOUTS: Timeouts = Timeouts::each(PATIENCE);
 
@@ -26,7 +27,8 @@ pub const RETRANSMITS_FIELD: &str = "Lab-Retransmits";
 /// Response field with the goodput of the previous response, as measured by the edge, in bytes per
 /// second; 0 if it was not measured.
 pub const GOODPUT_FIELD: &str = "Lab-Goodput";
-/// Path of the resource that reports these fields.
+/// Path of the resource whose response has [`ALGORITHM_FIELD`], [`RETRANSMITS_FIELD`] and
+/// [`GOODPUT_FIELD`].
 pub const COUNTERS_PATH: &str = "/lab/tcp";
 
 /// The endpoints of a sample.

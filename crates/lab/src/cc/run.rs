@@ -33,13 +33,14 @@ pub struct Done {
     pub samples: usize,
     /// Planned samples.
     pub planned: usize,
-    /// Share of the samples done on the path that is furthest behind, which ends the run.
+    /// Share of finished samples on the path that is furthest behind. The run ends when this path
+    /// is finished.
     pub share: f64,
 }
 
 /// Runs the plan against the edge of the program `thalweg`. Calls `progress` on a separate thread
-/// after each sample. A signal during sampling ends the run early, and
-/// the report contains the samples so far; a signal before sampling terminates the process.
+/// after each sample. A signal during sampling ends the run early, and the report contains the
+/// samples so far; a signal before sampling terminates the process.
 ///
 /// # Errors
 ///
@@ -167,7 +168,7 @@ struct Servers {
 
 impl Servers {
     fn start(emulation: &Emulation, thalweg: &Path) -> anyhow::Result<Self> {
-        let own = std::env::current_exe().context("cannot locate this program's own file")?;
+        let own = std::env::current_exe().context("cannot locate this program's executable")?;
         let mut command = std::process::Command::new(own);
         command.args(["load", "serve", "--listen", "127.0.0.1:0"]);
         let (backend, address) = ChildProcess::start_on(emulation, Side::Server, command)?;

@@ -65,7 +65,7 @@ impl Page {
         self.html += "</tbody></table>\n";
     }
 
-    /// Adds an SVG chart. Its id in the page is its number and its title.
+    /// Adds an SVG chart. The chart's id in the page consists of its number and its title.
     pub fn chart(&mut self, svg: &str) {
         self.charts += 1;
         let title = between(svg, "<title>", "</title>").map_or("", |(title, _)| title);
@@ -78,10 +78,10 @@ impl Page {
     }
 }
 
-/// Text around a chart in a page: the start up to its id, and the end.
+/// Markup around a chart in a page: before the chart's id, and after the chart.
 const FIGURE: &str = "<figure id=\"";
 const FIGURE_END: &str = "</figure>";
-/// Maximum characters of a name made of words.
+/// Maximum length of the name returned by [`slug`], without the hyphen before the last word.
 const SLUG_MAX: usize = 72;
 
 /// Returns the charts of a finished page as SVG, each with its id, except those that could not be

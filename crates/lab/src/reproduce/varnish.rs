@@ -40,8 +40,8 @@ pub fn plan(is_quick: bool) -> Plan {
     }
 }
 
-/// Copies each path once per loss, which replaces the path's own loss towards the clients. The
-/// loss's string is appended to the path's name.
+/// Copies each path once per loss rate. Each copy loses packets towards the clients at that rate
+/// instead of the path's own, and the rate's string is appended to its name.
 pub fn at_losses(scenario: &Scenario, losses: &[(&str, f64)]) -> Scenario {
     let with = |path: &Path, (text, loss): (&str, f64)| {
         let mut path = path.clone();

@@ -1,4 +1,4 @@
-//! Time limits and result of the exchange of a request and its response.
+//! HTTP exchange: time limits and result.
 
 use std::time::{Duration, Instant};
 
@@ -29,8 +29,8 @@ impl Timeouts {
 pub struct Exchange {
     /// Response status.
     pub status: u16,
-    /// Time just before the request's last byte was passed to the kernel. A later time would be
-    /// wrong, because a server on the same machine may respond before that call returns.
+    /// Time just before the request's last byte was passed to the kernel. The time after the system
+    /// call would be too late: a server on the same machine may respond before the call returns.
     pub sent: Instant,
     /// Time at which the first response byte was read; over HTTP/2, the response head.
     pub first_byte: Instant,

@@ -1,5 +1,5 @@
 //! HTTP/1.1 client connection over TCP or TLS. All connections of a thread share one read buffer,
-//! because no connection keeps bytes in it between polls.
+//! because no connection keeps bytes in the buffer between polls.
 
 use std::cell::RefCell;
 use std::io;

@@ -15,7 +15,7 @@ use crate::response::Sink;
 use crate::target::Target;
 use crate::{ErrorKind, Failure};
 
-/// Maximum content of a response passed to a script.
+/// Maximum size of the response content passed to a script, in bytes.
 const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// One client.

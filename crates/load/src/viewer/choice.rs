@@ -81,9 +81,9 @@ impl Choice {
         highest_below(bitrates, SHARE_TO_RISE * self.estimate().unwrap_or(ESTIMATE_BITS_PER_S))
     }
 
-    /// Returns the track for the next segment. `current` is the current track, `buffered` the
-    /// duration of the buffered media, and `wanted` its target. `bitrates` are ascending and
-    /// include `current`.
+    /// Returns the index of the track for the next segment. `current` is the index of the current
+    /// track, `buffered` the duration of the buffered media, and `wanted` the target duration.
+    /// `bitrates` are ascending and not empty.
     pub fn next(&mut self, bitrates: &[u64], current: usize, buffered: Duration, wanted: Duration) -> usize {
         let estimate = self.estimate().unwrap_or(ESTIMATE_BITS_PER_S);
         let is_low = self.segments > SEGMENTS_UNTIL_FILLED && buffered < wanted.mul_f64(SHARE_LOW);

@@ -230,13 +230,13 @@ impl Presentation {
     }
 
     /// Returns the segment of a track that follows media time `end`. Because timescales round
-    /// differently, it may start before `end`, but by less than half its duration.
+    /// differently, the segment may start before `end`, but by less than half its duration.
     #[must_use]
     pub fn following(&self, track: usize, end: Duration) -> Found {
         self.find(track, end, |segment| segment.middle() > end)
     }
 
-    /// Returns the segment of a track that contains `at`, or the next one.
+    /// Returns the segment of a track that contains `at`, or else the next segment.
     #[must_use]
     pub fn containing(&self, track: usize, at: Duration) -> Found {
         self.find(track, at, |segment| segment.end() > at)

@@ -35,8 +35,8 @@ pub struct End {
     pub piece: Option<Piece>,
     /// Total bytes.
     pub bytes: u64,
-    /// Number of bytes with a measurable transfer time, and their transfer time; `None` if they are
-    /// fewer than half of all bytes.
+    /// Number of bytes with a measurable transfer time, and their transfer time. `None` if fewer
+    /// than half of all bytes are measurable, or if their transfer time is zero.
     pub timed: Option<(u64, Duration)>,
     /// Whether the segment contradicts its CMAF header.
     pub is_faulty: bool,

@@ -27,7 +27,7 @@ pub struct Measured {
     pub delay: Duration,
     /// Number of packets sent below the rate, to measure delay and loss.
     pub sent: u64,
-    /// Number of those packets that were lost.
+    /// Number of packets in `sent` that were lost.
     pub lost: u64,
     /// Traffic that passed while sending above the rate, or `None` if the rate is unlimited.
     pub passed: Option<Passed>,

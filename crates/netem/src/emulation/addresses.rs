@@ -53,7 +53,7 @@ pub(super) fn host_device(id: &str) -> String {
 
 /// IPv4 and IPv6 addresses of the static neighbour at the other end of each device, which makes ARP
 /// and neighbour discovery unnecessary. Its hardware address is arbitrary, because rattan sets the
-/// right one in each packet.
+/// right address in each packet.
 const NEIGHBOURS: [&str; 2] = ["169.254.0.1", "fe80::1"];
 
 /// Appends a line to each family's commands, with that family's values.

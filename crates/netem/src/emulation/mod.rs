@@ -80,7 +80,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rights(capability) => {
-                write!(f, "network namespaces need root: {capability} is missing; run it with sudo")
+                write!(f, "network namespaces need root: {capability} is missing; run this program with sudo")
             }
             Self::Missing(program, package) => write!(f, "`{program}` not found: install {package}"),
             Self::System(what, error) => write!(f, "cannot set up {what}: {error}"),

@@ -333,7 +333,7 @@ impl RawPath {
         let (down, up) = (down.resolve(round_trip, read_file)?, up.resolve(round_trip, read_file)?);
         let mut changes = Vec::new();
         // A change may set only part of the loss; the rest is taken from the loss in effect before
-        // it.
+        // the change.
         self.change.sort_by_key(|change| change.at.0.duration);
         let mut losses = [down.loss, up.loss];
         for change in self.change {

@@ -9,7 +9,7 @@ use crate::report::Page;
 use crate::report::chart::{Axes, Line, Mark, Point, marked_lines};
 use crate::reproduce::PublishedRatio;
 
-/// Adds the charts of one request.
+/// Adds the charts over loss for one kind of request.
 pub(super) fn charts(page: &mut Page, report: &Report, request: Request, published: Option<PublishedRatio>) {
     for set in sets(report) {
         let sweep = Sweep { report, request, set };
@@ -41,11 +41,11 @@ fn differ_in_loss_alone(one: &Path, other: &Path) -> bool {
     (&one.down, &one.up) == (&down, &other.up)
 }
 
-/// One request over paths that differ only in loss.
+/// One kind of request over paths that differ only in loss.
 struct Sweep<'a> {
     report: &'a Report,
     request: Request,
-    /// Indices of the paths, by loss.
+    /// Indices of the paths, in ascending order of loss.
     set: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Drawing of charts as SVG, by plotters. The legend is above the plot, so it never hides a line.
+//! Chart drawing as SVG, with plotters. The legend is above the plot, so it never hides a line.
 //!
 //! Colours are written for a white background. A style sheet in the SVG replaces them if the reader
 //! prefers a dark colour scheme, both in a page and in a separate file.
@@ -238,7 +238,7 @@ fn draw_band<'a>(plot: &mut Plot<'a, '_>, points: &[Point], colour: RGBColor) ->
     plot.draw_series(std::iter::once(Polygon::new(band(points), colour.mix(BAND).filled()))).map(drop)
 }
 
-/// Returns the outline of the band around points, above zero.
+/// Returns the outline of the band around points. Values below zero are raised to zero.
 fn band(points: &[Point]) -> Vec<(f64, f64)> {
     let lower = points.iter().rev().map(|point| (point.x, point.band.0.max(0.0)));
     points.iter().map(|point| (point.x, point.band.1.max(0.0))).chain(lower).collect()

@@ -13,10 +13,11 @@ pub(super) fn waits(page: &mut Page, outcome: &Outcome) {
     let marks = [Mark::at_x(TTFB_P95_MS, "ms (p95)"), Mark::at_x(LOCK_MS, "ms (nginx's lock)")];
     for fill in [SHORT, SEGMENT] {
         let counts = Cache::ALL.map(|cache| histogram(cache.name(), BIN_MS, &outcome.waits_ms(cache, fill)));
-        let title = format!("Joiners by their wait: {}", fill.name);
+        let title = format!("Joiners by wait time: {}", fill.name);
         let axes = Axes { title: &title, x: "wait, ms, in bins of 50", y: "joiners" };
         page.chart(&marked_lines(axes, &counts, &marks));
-        // Without bands: the waits of one fill's joiners depend on each other.
+        // Omit bands: they assume independent samples, but joiners of the same fill wait for the
+        // same bytes.
         let shares = Cache::ALL.map(|cache| share(cache.name(), &outcome.waits_ms(cache, fill)));
         let title = format!("Share of joiners that have the first byte: {}", fill.name);
         let axes = Axes { title: &title, x: "wait, ms", y: "share of joiners" };

@@ -22,8 +22,8 @@ pub struct Chunk {
     pub segment: usize,
     /// Index of the chunk in the segment, counted from 0.
     pub chunk: usize,
-    /// Time from the backend sending the chunk (or the client's request, if later) to its last byte
-    /// at the client.
+    /// Time from the backend sending the chunk (or the client's request, if later) to the client
+    /// receiving the chunk's last byte.
     pub delay: Duration,
 }
 

@@ -12,7 +12,7 @@ use super::audience::Channel;
 use super::processes::{LoadProcess, attend};
 use super::{Bench, Quantiles, servers};
 
-/// The script; it runs in wrk, too.
+/// The script, which also runs in wrk.
 const SCRIPT: &str = include_str!("live-offsets.lua");
 /// Time over which clients start.
 const JOIN_WITHIN: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Plan {
     /// Number of clients.
     pub clients: u64,
-    /// How long they request segments.
+    /// How long the clients request segments.
     pub duration: Duration,
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Stamps {
     chunk_bytes: u64,
     /// Content bytes read so far.
     bytes: u64,
-    /// The current chunk's stamp, as far as it has arrived.
+    /// The current chunk's stamp, of which the last bytes may not have arrived yet.
     stamp: [u8; STAMP_BYTES],
     at: Instant,
     /// For each complete chunk, its send time as Unix time in microseconds, and the arrival time of

@@ -158,7 +158,8 @@ impl Reading {
             return Err(Error::new("playlist: ended without segments"));
         }
         let Self { segments, sequence, is_complete, is_dated, .. } = self;
-        // Segments would overlap if a date were earlier than the end of the previous segment.
+        // Look-ups need start times in order. A date slightly before the end of the previous
+        // segment is accepted.
         if !segments.is_sorted_by_key(|segment| segment.start) {
             return Err(Error::new("playlist: EXT-X-PROGRAM-DATE-TIME goes backwards"));
         }
@@ -179,10 +180,10 @@ pub fn unread(tracks: Vec<Track>) -> Presentation {
 
 impl Media {
     /// Assigns media times to undated segments. `before` has earlier versions of the playlist and
-    /// the playlists of other tracks; the latest of them gives the times of segments with the same
-    /// numbers. If no numbers match, the segments follow its end. If `before` is empty, the last
-    /// segment of a live playlist ends at `edge`, the wall clock. RFC 8216 §6.3.4 offers nothing
-    /// better, and players match numbers too.
+    /// the playlists of other tracks. Segments are aligned with the latest of these playlists by
+    /// segment number, as in players; if no numbers match, the segments follow that playlist's end.
+    /// If `before` has no segments, the last segment of a live playlist ends at `edge`, the wall
+    /// clock. RFC 8216 §6.3.4 offers nothing better.
     pub fn place<'a>(&mut self, before: impl IntoIterator<Item = &'a Media>, edge: Duration) {
         if self.is_dated {
             return;
