@@ -66,22 +66,26 @@ fn main() -> Result<()> {
     let nginx = nginx(&scratch.0, &segments)?;
     let script = scratch.0.join("requests.lua");
     std::fs::write(&script, SCRIPT)?;
-    let list = scratch.0.join("segments.txt");
-    let lines: String = segments.iter().map(|segment| format!("{} -\n", segment.target)).collect();
-    std::fs::write(&list, lines)?;
+    let of_files = list(&scratch.0.join("files.txt"), &segments)?;
+    // The version of a file, which is part of a segment's target, depends on the storage.
+    let of_s3 = list(&scratch.0.join("s3.txt"), &segments::of(&over_s3, PRESENTATION)?)?;
 
-    let servers = [("nginx, plain files", &nginx), ("origin, local files", &files), ("origin, S3", &over_s3)];
+    let servers = [
+        ("nginx, plain files", &nginx, &of_files),
+        ("origin, local files", &files, &of_files),
+        ("origin, S3", &over_s3, &of_s3),
+    ];
     let mut rounds: Vec<Vec<Round>> = servers.iter().map(|_| Vec::new()).collect();
     for round in 0..=plan.rounds {
-        for (at, (name, server)) in servers.iter().enumerate() {
-            let measured = measure(server, &plan, &script, &list).with_context(|| (*name).to_owned())?;
+        for (at, (name, server, list)) in servers.iter().enumerate() {
+            let measured = measure(server, &plan, &script, list).with_context(|| (*name).to_owned())?;
             // The first round fills caches and opens connections.
             if round > 0 {
                 rounds[at].push(measured);
             }
         }
     }
-    let names = servers.map(|(name, _)| name);
+    let names = servers.map(|(name, ..)| name);
     let mean_bytes = segments.iter().map(|segment| segment.bytes).sum::<u64>() / segments.len() as u64;
     println!("{} segments of {mean_bytes} bytes on average, {CONNECTIONS} connections", segments.len());
     println!("{:<22}{:>14}{:>16}{:>30}", "", "segments/s", "CPU µs/segment", "CPU by nginx's");
@@ -95,16 +99,23 @@ fn main() -> Result<()> {
         );
     }
     drop((files, over_s3, nginx));
-    let of_files = indexing(&local, &[], plan.rounds).context("indexing files")?;
-    let of_s3 = indexing(&remote, &storage.environment(), plan.rounds).context("indexing S3")?;
-    for (name, (cpu_ms, wall_ms)) in [("files", of_files), ("S3", of_s3)] {
+    let files_ms = indexing(&local, &[], plan.rounds).context("indexing files")?;
+    let s3_ms = indexing(&remote, &storage.environment(), plan.rounds).context("indexing S3")?;
+    for (name, (cpu_ms, wall_ms)) in [("files", files_ms), ("S3", s3_ms)] {
         println!("first manifest after a start, {name}: {wall_ms:.1} ms, CPU {cpu_ms:.1} ms");
     }
     let path = support::target_directory()?.join("bench-origin.json");
-    let indexing = json!({ "files_ms": of_files, "s3_ms": of_s3 });
+    let indexing = json!({ "files_ms": files_ms, "s3_ms": s3_ms });
     std::fs::write(&path, format!("{:#}\n", document(&names, &rounds, &indexing)))?;
     println!("figures in {}", path.display());
     Ok(())
+}
+
+/// Writes the targets of segments for the script, and returns the file.
+fn list(file: &Path, segments: &[Segment]) -> Result<PathBuf> {
+    let lines: String = segments.iter().map(|segment| format!("{} -\n", segment.target)).collect();
+    std::fs::write(file, lines)?;
+    Ok(file.to_owned())
 }
 
 /// Returns the directory of the sample presentation.

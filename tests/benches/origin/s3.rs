@@ -12,6 +12,8 @@ const ACCESS_KEY: &str = "bench";
 const SECRET_KEY: &str = "bench-secret";
 const REGION: &str = "us-east-1";
 const BUCKET: &str = "bench";
+/// Prefix of the library in the bucket.
+const LIBRARY: &str = "library";
 
 /// A running S3 server that has the presentation.
 pub(crate) struct Storage {
@@ -34,7 +36,7 @@ impl Storage {
         for entry in std::fs::read_dir(media)? {
             let file = entry?.path();
             let name = file.file_name().context("a file without a name")?.to_string_lossy().into_owned();
-            storage.put(&format!("/{BUCKET}/{presentation}/{name}"), Some(&file))?;
+            storage.put(&format!("/{BUCKET}/{LIBRARY}/{presentation}/{name}"), Some(&file))?;
         }
         Ok(storage)
     }
@@ -42,7 +44,7 @@ impl Storage {
     /// Returns the origin's flags for this storage.
     pub(crate) fn flags(&self) -> Vec<String> {
         let endpoint = format!("http://{}", self.address);
-        ["--media", &format!("s3://{BUCKET}"), "--s3-endpoint", &endpoint, "--s3-path-style"]
+        ["--media", &format!("s3://{BUCKET}/{LIBRARY}"), "--s3-endpoint", &endpoint, "--s3-path-style"]
             .map(str::to_owned)
             .to_vec()
     }
