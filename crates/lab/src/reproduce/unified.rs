@@ -213,7 +213,7 @@ pub fn plan(is_quick: bool) -> Plan {
             ramps: vec![Ramp { step: 2, every_s: 1, users: 14 }],
             rounds: 1,
             film: content::CLIP * 9,
-            limit: limit::Plan { clients: 16, rounds: 3, duration: seconds(2) },
+            limit: limit::Plan { clients: 16, rounds: 3, duration: seconds(1) },
         };
     }
     let steps = [(5, 50), (10, 120), (20, 240), (50, 600)];

@@ -2,7 +2,8 @@
 //! encoding it again.
 //!
 //! Pictures are small, because nobody decodes them; the encoder pads each track to its bit rate.
-//! Each second is a fragment that starts with a key frame.
+//! Each fragment lasts 2 s, starts with a key frame, and is listed in the track's `sidx`, so that the
+//! origin indexes a track with few reads.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,15 +15,20 @@ use anyhow::{Context, ensure};
 
 /// Duration of the clip. 73 times this is the published film's duration of 4,891 s.
 pub const CLIP: Duration = Duration::from_secs(67);
+/// Duration of a fragment and of a segment; the last one is shorter.
+pub const FRAGMENT: Duration = Duration::from_secs(2);
 /// Bit rates of the video tracks, in kbit/s.
 pub const LADDER_KBIT: [u64; 4] = [400, 900, 1_800, 3_600];
 const AUDIO_NAME: &str = "audio.mp4";
 /// Published frames per second.
 const FPS: u64 = 24;
+/// ffmpeg's arguments for fragments. Every second starts with a key frame.
+const FRAGMENTS: [&str; 4] =
+    ["-movflags", "delay_moov+default_base_moof+global_sidx", "-frag_duration", "2000000"];
 /// Length of a box header, and of one with a 64-bit size (ISO/IEC 14496-12 §4.2).
 const HEADER_BYTES: usize = 8;
 const LARGE_HEADER_BYTES: usize = 16;
-/// Maximum boxes at the top level of a track: two for each second of an hour and a half.
+/// Maximum boxes at the top level of a track: two for each fragment of three hours.
 const BOXES_MAX: usize = 12_000;
 
 /// The film's files.
@@ -75,11 +81,12 @@ impl Film {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be read, or does not have a fragment per second.
+    /// Returns an error if the file cannot be read, or does not have all fragments.
     pub fn fragments(&self, track: usize) -> anyhow::Result<Vec<Range>> {
         let file = self.directory.join(video_name(LADDER_KBIT[track]));
         let fragments = fragments(&file).with_context(|| file.display().to_string())?;
-        let (found, expected) = (fragments.len() as u64, self.duration.as_secs());
+        let (found, expected) =
+            (fragments.len() as u64, self.duration.as_secs().div_ceil(FRAGMENT.as_secs()));
         ensure!(
             found == expected,
             "{}: {found} fragments instead of {expected}: remove the directory and run again",
@@ -99,8 +106,6 @@ struct Track {
     name: String,
     /// ffmpeg's arguments for the clip.
     clip: String,
-    /// ffmpeg's arguments for fragments of a second.
-    fragments: &'static str,
 }
 
 fn video(kbit: u64) -> Track {
@@ -109,20 +114,19 @@ fn video(kbit: u64) -> Track {
         "-f lavfi -i testsrc2=s=256x144:r={FPS} -c:v libx264 -preset ultrafast -threads 1 -pix_fmt yuv420p -g {FPS} -keyint_min {FPS} \
          -sc_threshold 0 -b:v {kbit}k -minrate {kbit}k -maxrate {kbit}k -bufsize {kbit}k -x264-params nal-hrd=cbr:filler=1:bframes=0"
     );
-    Track { name: video_name(kbit), clip, fragments: "-movflags delay_moov+default_base_moof+frag_keyframe" }
+    Track { name: video_name(kbit), clip }
 }
 
 fn audio() -> Track {
     Track {
         name: AUDIO_NAME.to_owned(),
         clip: "-f lavfi -i sine=440:r=48000 -ac 2 -c:a aac -b:a 128k".to_owned(),
-        fragments: "-movflags delay_moov+default_base_moof -frag_duration 1000000",
     }
 }
 
 /// Encodes a clip and repeats it up to `duration`.
 fn make_track(directory: &Path, track: &Track, duration: Duration) -> anyhow::Result<()> {
-    let Track { name, clip, fragments } = track;
+    let Track { name, clip } = track;
     let clip_file = directory.join(format!("clip-{name}"));
     let encoded = ffmpeg(|command| {
         command.args(clip.split_whitespace()).args(["-t", &CLIP.as_secs().to_string()]).arg(&clip_file);
@@ -131,7 +135,7 @@ fn make_track(directory: &Path, track: &Track, duration: Duration) -> anyhow::Re
     let repeats = (duration.as_secs() / CLIP.as_secs()).saturating_sub(1).to_string();
     let repeated = ffmpeg(|command| {
         command.args(["-stream_loop", &repeats, "-i"]).arg(&clip_file).args(["-c", "copy", "-t"]);
-        command.arg(duration.as_secs().to_string()).args(fragments.split_whitespace());
+        command.arg(duration.as_secs().to_string()).args(FRAGMENTS);
         command.args(["-f", "mp4"]).arg(directory.join(name));
     });
     repeated.with_context(|| format!("cannot repeat {name}"))?;
@@ -186,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn film_has_a_fragment_per_second_and_its_bit_rate() {
+    fn film_has_all_fragments_and_its_bit_rate() {
         let cache = std::env::temp_dir().join(format!("thalweg-lab-film-{}", std::process::id()));
         let film = Film::make(&cache, CLIP * 2).unwrap();
         for (track, kbit) in LADDER_KBIT.into_iter().enumerate() {

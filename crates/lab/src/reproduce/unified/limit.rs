@@ -24,7 +24,7 @@ use thalweg_load::sources::Sources;
 use thalweg_load::target::Target;
 use thalweg_load::viewer::manifest::{Base, Found, Presentation, dash};
 
-use super::content::{Film, LADDER_KBIT, Range, video_name};
+use super::content::{self, Film, LADDER_KBIT, Range, video_name};
 use super::storage::Storage;
 use super::{Arm, Format, Lab, NEAR, servers};
 
@@ -203,9 +203,10 @@ fn ranges(presentation: &Presentation, film: &Film, track: usize) -> anyhow::Res
         let Found::Segment(segment) = presentation.containing(track, at) else {
             continue;
         };
-        // The casts are safe: times are below the film's duration. A fragment lasts a second.
-        let (from, to) = (segment.start.as_secs_f64().round(), segment.end().as_secs_f64().round());
-        let found = fragments.get(from as usize).zip(fragments.get((to as usize).saturating_sub(1)));
+        // The casts are safe: times are below the film's duration.
+        let index = |at: Duration| (at.as_secs_f64() / content::FRAGMENT.as_secs_f64()).round() as usize;
+        let (from, to) = (index(segment.start), index(segment.end()).min(fragments.len()));
+        let found = fragments.get(from).zip(fragments.get(to.saturating_sub(1)));
         let (first, last) =
             found.with_context(|| format!("{}: beyond the end of the film", segment.target))?;
         ranges.push((segment.target, Range { first: first.first, last: last.last }));
