@@ -229,7 +229,7 @@ impl IdentitiesFile {
                 *self.identities.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(identities);
             }
             Err(error) => {
-                tracing::error!(error, "identities file unusable, the last good one stays in force")
+                tracing::error!(error, "identities file unusable, the last good one stays in force");
             }
         }
     }
