@@ -32,7 +32,7 @@ CONSOLE_SOURCES := $(shell find console/src console/index.html console/public -t
 help: ## this list
 	@printf 'make demo           %s\n' 'build and run origin, live source, edge, agent, controller, console and (as root) an audience; Ctrl-C stops'
 	@printf 'make test           %s\n' 'all tests: format, lints, unit, scenario, model check, browser'
-	@printf 'make test-long      %s\n' 'simulated days of control, and all published results (as root): two hours'
+	@printf 'make test-long      %s\n' 'simulated days of control, and all published results (as root): nine hours'
 	@printf 'make build          %s\n' 'the console and target/release/thalweg'
 	@printf 'make lab            %s\n' 'target/release/thalweg-lab: emulated networks, audience, load, reproductions of published results'
 	@printf 'make bench-relay    %s\n' 'delay of a chunk through the edge, for 1, 50 and 200 clients'
@@ -45,7 +45,8 @@ help: ## this list
 	@printf 'make services       %s\n' 'Kafka on 127.0.0.1:9092 and ClickHouse on 127.0.0.1:8123, to try out telemetry; Ctrl-C stops'
 	@printf 'make fuzz           %s\n' 'one parser under libFuzzer: PARSER=ranges FOR_S=600'
 	@printf 'make bench-edge     %s\n' 'the edge, nginx, Varnish and Traffic Server; CASES="hits idle" selects, QUICK=1 is short'
-	@printf 'make figures        %s\n' 'reports and charts of the published results, into docs/figures (as root): two hours; CASES="varnish lumen" selects, QUICK=1 is short'
+	@printf 'make bench-origin   %s\n' 'the origin, from files and S3, and nginx with plain files: CPU per segment; QUICK=1 is short'
+	@printf 'make figures        %s\n' 'reports and charts of the published results, into docs/figures (as root): nine hours; CASES="varnish lumen" selects, QUICK=1 is short'
 	@printf 'make sample         %s\n' 'regenerate assets/sample with ffmpeg'
 	@printf 'make clean          %s\n' 'remove all build results'
 
@@ -91,7 +92,7 @@ test-long: setup-test setup-lab console
 	@$(LINTED) $(CARGO) test -p thalweg-controller --test service -- --ignored --nocapture long_
 	$(call step,published results: reports in $(TARGET)/reproduced)
 	@$(LINTED) $(CARGO) build --workspace --all-targets
-	@$(TARGET)/debug/thalweg-lab reproduce all --out $(TARGET)/reproduced
+	@$(TARGET)/debug/thalweg-lab reproduce all --cache $(TARGET)/unified --out $(TARGET)/reproduced
 
 .PHONY: forget-steps
 forget-steps:
@@ -106,6 +107,11 @@ bench-relay: setup-bench build
 bench-edge: setup-bench build
 	$(call step,the edge beside its peers)
 	@$(CARGO) bench -p thalweg-tests --bench edge -- $(CASES) $(if $(QUICK),--quick)
+
+.PHONY: bench-origin
+bench-origin: setup-bench build
+	$(call step,the origin beside nginx with plain files)
+	@$(CARGO) bench -p thalweg-tests --bench origin $(if $(QUICK),-- --quick)
 
 .PHONY: bench-load
 bench-load: setup-bench build lab
@@ -151,14 +157,14 @@ fuzz:
 		-artifact_prefix=$(FUZZ_OUT)/$(PARSER)- $(FUZZ_OUT)/$(PARSER) fuzz/corpus/$(PARSER)
 
 # The published results that are reproduced, unless CASES selects some.
-RESULTS = $(or $(CASES),varnish lumen edgio outcomes)
+RESULTS = $(or $(CASES),varnish lumen unified edgio outcomes)
 
 # Measures in release builds. Like a list of names, a single one gets a directory of its own.
 .PHONY: figures
 figures: setup-bench setup-lab build lab
 	$(call step,published results: reports and charts in docs/figures)
 	@$(TARGET)/release/thalweg-lab reproduce $(RESULTS) $(if $(QUICK),--quick) \
-		--out docs/figures$(if $(filter 1,$(words $(RESULTS))),/$(strip $(RESULTS)))
+		--cache $(TARGET)/unified --out docs/figures$(if $(filter 1,$(words $(RESULTS))),/$(strip $(RESULTS)))
 
 .PHONY: sample
 sample:

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -27,6 +28,8 @@ const ATTEMPT_EVERY: Duration = Duration::from_millis(10);
 /// Maximum lines of standard error kept for the error message if the program does not become ready.
 const LINES_MAX: usize = 20;
 
+/// Directory of Debian's server programs, which is not in every user's PATH.
+const SERVERS: &str = "/usr/sbin";
 /// The util-linux program that sets process attributes and then executes another program.
 const SETPRIV: &str = "setpriv";
 /// Number of `setpriv` arguments before the program.
@@ -76,6 +79,25 @@ impl ChildProcess {
     pub(crate) fn start_at(command: Command, address: SocketAddr) -> anyhow::Result<Self> {
         let is_listening = |_: Option<&str>| TcpStream::connect(address).ok().map(drop);
         let mut running = Self::start_until(ending_with_lab(&command, TERM), Command::spawn, is_listening)?.0;
+        running.end_signal = Signal::TERM;
+        Ok(running)
+    }
+
+    /// Starts a program like [`start_at`](Self::start_at), but on one side of an emulation.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error in the same cases as [`start_on`](Self::start_on).
+    pub(crate) fn start_on_at(
+        emulation: &Emulation,
+        side: Side,
+        command: Command,
+        address: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let is_listening =
+            |_: Option<&str>| emulation.on(side, || TcpStream::connect(address)).ok().map(drop);
+        let spawn = |command: &mut Command| emulation.spawn(side, command);
+        let mut running = Self::start_until(command, spawn, is_listening)?.0;
         running.end_signal = Signal::TERM;
         Ok(running)
     }
@@ -171,6 +193,13 @@ impl ChildProcess {
         });
         Ok((running, lines))
     }
+}
+
+/// Finds a program in the PATH or among Debian's server programs.
+pub(crate) fn installed(name: &str) -> Option<PathBuf> {
+    let in_path = std::env::var_os("PATH").unwrap_or_default();
+    let mut directories = std::iter::once(PathBuf::from(SERVERS)).chain(std::env::split_paths(&in_path));
+    directories.find_map(|directory| Some(directory.join(name)).filter(|file| file.is_file()))
 }
 
 /// Returns the program's name, even if wrapped by [`ending_with_lab`].

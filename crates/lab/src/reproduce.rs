@@ -3,6 +3,7 @@
 //!
 //! - [`varnish`]: congestion control algorithms behind a cache.
 //! - [`lumen`]: live segments delivered through a content network while being produced.
+//! - [`unified`]: an origin on cloud storage.
 //! - [`edgio`]: congestion control tuned by client network.
 //! - [`outcomes`]: what clients received, measured at the server.
 //!
@@ -13,6 +14,8 @@
 pub mod edgio;
 pub mod lumen;
 pub mod outcomes;
+pub mod unified;
+mod usage;
 pub mod varnish;
 
 use thalweg_units::table::{Column, Table};
@@ -32,11 +35,7 @@ pub struct Published {
 pub const ALL: [Published; 6] = [
     Published { name: "varnish", title: varnish::TITLE, missing: None },
     Published { name: "lumen", title: lumen::TITLE, missing: None },
-    Published {
-        name: "unified",
-        title: "Unified Streaming, 2020: an origin on cloud storage",
-        missing: Some("an origin on object storage"),
-    },
+    Published { name: "unified", title: unified::TITLE, missing: None },
     Published {
         name: "spotify",
         title: "Spotify, 2018: smoother streaming with BBR",

@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use thalweg_lab::cc;
 use thalweg_lab::report::{self, cc::Publication};
 use thalweg_lab::reproduce::edgio::networks::World;
-use thalweg_lab::reproduce::{ALL, Published, edgio, lumen, outcomes, table, varnish};
+use thalweg_lab::reproduce::{ALL, Published, edgio, lumen, outcomes, table, unified, varnish};
 use thalweg_netem::signals::Signals;
 
 use crate::WRONG_USE;
@@ -25,6 +25,8 @@ use crate::results::{self, Results, print};
 const EVERY: &str = "all";
 /// Maximum of `--runs`.
 const RUNS_MAX: i64 = 1000;
+/// Directory of unified's finished runs in the directory of results.
+const FINISHED: &str = "runs";
 /// Exit statuses above this value mean a signal: 128 plus its number.
 const BY_SIGNAL: u8 = 128;
 
@@ -37,6 +39,8 @@ Examples:
   thalweg-lab reproduce varnish --out report     in full: 2,400 samples, about an hour
   thalweg-lab reproduce lumen --quick            joiners, chunks over two tiers, a script, 60 viewers: a minute
   thalweg-lab reproduce lumen --out report       in full, up to 50,000 viewers: ten minutes
+  thalweg-lab reproduce unified --quick          an S3 server, two formats, 14 users, nginx: a minute
+  thalweg-lab reproduce unified --out report     in full, 256 runs: seven hours; continues a series that was ended
   thalweg-lab reproduce edgio --quick            24 networks, two PoPs of two edges, a controller: three minutes
   thalweg-lab reproduce edgio --out report       in full, with proofs: a quarter of an hour
   thalweg-lab reproduce edgio --world identical --runs 20
@@ -45,11 +49,12 @@ Examples:
   thalweg-lab reproduce varnish lumen --out out  one after another, each in its own directory, even if one fails
   thalweg-lab reproduce all --out reports        all of them
 
-Prints each headline figure as published, as measured here, and their ratio. varnish, edgio and outcomes need root; lumen
-requires nginx, and 18,000 open files per process. --out writes report.html, its charts as SVG, samples.csv and summary.json.
+Prints each headline figure as published, as measured here, and their ratio. varnish, unified, edgio and outcomes need
+root; lumen and unified require nginx, unified also ffmpeg, curl and the S3 servers (tools/setup bench), and lumen 18,000 open files
+per process. --out writes report.html, its charts as SVG, samples.csv and summary.json, and for unified each finished run.
 
 Exit status: 0 if everything was measured, whatever the figures; 1 if samples or a program failed, the machine was too busy to
-trust the figures of varnish, edgio or outcomes, or a check of edgio or outcomes failed; 2 for wrong usage or a machine that
+trust the figures of varnish, edgio or outcomes, or a check of unified, edgio or outcomes failed; 2 for wrong usage or a machine that
 lacks a requirement; 128 plus the signal number after SIGINT or SIGTERM (SIGHUP counts as SIGTERM), with the results so far
 printed and written. For several publications, the highest of these.")]
 pub(crate) struct Reproduce {
@@ -74,6 +79,9 @@ pub(crate) struct Reproduce {
     /// Directory of CMAF tracks for lumen's live channel
     #[arg(long, value_name = "DIR", default_value = "assets/sample")]
     media: PathBuf,
+    /// Directory for unified's film and S3 servers' files, 13 GB, which later runs use again
+    #[arg(long, value_name = "DIR", default_value = "target/unified")]
+    cache: PathBuf,
 }
 
 pub(crate) fn reproduce(arguments: Reproduce) -> anyhow::Result<ExitCode> {
@@ -128,6 +136,7 @@ fn run_one(arguments: &Reproduce, name: &str) -> anyhow::Result<ExitCode> {
     results::create_directory(arguments.out.as_deref())?;
     let results = match name {
         "lumen" => run_lumen(arguments, thalweg)?,
+        "unified" => run_unified(arguments, thalweg)?,
         "edgio" => run_edgio(arguments, &thalweg)?,
         "outcomes" => run_outcomes(arguments, &thalweg)?,
         _ => run_varnish(arguments, &thalweg)?,
@@ -140,6 +149,7 @@ fn estimate(arguments: &Reproduce, name: &str) -> Duration {
     let Reproduce { quick: is_quick, world, .. } = *arguments;
     match name {
         "lumen" => lumen::plan(is_quick).duration(),
+        "unified" => unified::plan(is_quick).duration(),
         "edgio" => edgio::plan(world, is_quick).duration,
         "outcomes" => outcomes::plan(is_quick).duration(),
         _ => varnish::plan(is_quick).duration(),
@@ -200,6 +210,25 @@ fn run_lumen(arguments: &Reproduce, thalweg: PathBuf) -> anyhow::Result<Results>
     let (found, headlines) = (report::lumen::table(&outcome), table(&lumen::headlines(&outcome)));
     Ok(Results {
         table: format!("{found}\n{headlines}\n{}\n", lumen::OPEN),
+        page: page(&outcome),
+        samples: csv(&outcome),
+        summary: json(&outcome),
+        exit_status: outcome.exit_status(),
+    })
+}
+
+fn run_unified(arguments: &Reproduce, thalweg: PathBuf) -> anyhow::Result<Results> {
+    use report::unified::{csv, json, page};
+    let requirements = unified::Requirements {
+        thalweg,
+        cache: arguments.cache.clone(),
+        finished: arguments.out.as_ref().map(|directory| directory.join(FINISHED)),
+    };
+    let log = timed_log(estimate("unified", arguments.quick));
+    let outcome = unified::run(&unified::plan(arguments.quick), &requirements, &log)?;
+    let (found, headlines) = (report::unified::table(&outcome), table(&outcome.headlines()));
+    Ok(Results {
+        table: format!("{found}\n{headlines}\n{}\n", unified::OPEN),
         page: page(&outcome),
         samples: csv(&outcome),
         summary: json(&outcome),
@@ -285,7 +314,7 @@ fn spawn_one(arguments: &Reproduce, name: &str, results: &str) -> anyhow::Result
     let own = std::env::current_exe().context("cannot locate this program's executable")?;
     let mut command = Command::new(&own);
     command.args(["reproduce", name]).args(arguments.quick.then_some("--quick"));
-    command.arg("--media").arg(&arguments.media);
+    command.arg("--media").arg(&arguments.media).arg("--cache").arg(&arguments.cache);
     if name == "edgio"
         && let Some(world) = arguments.world.to_possible_value()
     {

@@ -37,6 +37,10 @@ named! {
         /// In the open model, from the request's due time; for requests without a complete
         /// response, to the end of the run.
         Ttlb = "ttlb",
+        /// For a viewer: TTLB of a manifest, an MPD or a playlist.
+        Manifest = "manifest",
+        /// For a viewer: TTLB of a segment, or of a range of it.
+        Segment = "segment",
         /// Between the ends of two consecutive chunks in a response: CMAF chunks for viewers,
         /// otherwise chunks of the chunked coding.
         ChunkGap = "chunk_gap",

@@ -62,8 +62,14 @@ pub fn thalweg() -> Result<PathBuf> {
 
 /// Starts a program on the server's core and waits until it reports its listen address.
 pub fn start_thalweg(arguments: &[&str]) -> Result<Server> {
-    let mut child = on_server_core(&thalweg()?)
+    start_thalweg_with(arguments, &[])
+}
+
+/// Starts a program like [`start_thalweg`], with these variables in its environment.
+pub fn start_thalweg_with(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Server> {
+    let mut child = on_core(SERVER_CORE, &thalweg()?)
         .args(arguments)
+        .envs(environment.iter().copied())
         .env("THALWEG_LOG", "warn")
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
@@ -105,8 +111,28 @@ pub fn start_other(
     address: SocketAddr,
     output: &Path,
 ) -> Result<Server> {
+    start_other_on(SERVER_CORE, program, arguments, address, output)
+}
+
+/// Starts another program like [`start_other`], but on the clients' core.
+pub fn start_other_on_client_core(
+    program: &str,
+    arguments: &[String],
+    address: SocketAddr,
+    output: &Path,
+) -> Result<Server> {
+    start_other_on(CLIENT_CORE, program, arguments, address, output)
+}
+
+fn start_other_on(
+    core: usize,
+    program: &str,
+    arguments: &[String],
+    address: SocketAddr,
+    output: &Path,
+) -> Result<Server> {
     let out = File::create(output)?;
-    let child = on_server_core(Path::new(program))
+    let child = on_core(core, Path::new(program))
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(out.try_clone()?)
@@ -125,9 +151,9 @@ pub fn start_other(
     Ok(server)
 }
 
-fn on_server_core(program: &Path) -> Command {
+fn on_core(core: usize, program: &Path) -> Command {
     let mut command = Command::new("taskset");
-    command.arg("-c").arg(SERVER_CORE.to_string()).arg(program);
+    command.arg("-c").arg(core.to_string()).arg(program);
     command
 }
 

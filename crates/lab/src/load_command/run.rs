@@ -55,7 +55,7 @@ chunk, and keeps a playhead that stalls when its buffer is empty. Nothing is dec
 Times: connect, the TCP handshake; tls, the TLS handshake; ttfb, from the last byte of the request to the first of the response;
 ttlb, from the start of the request (including connecting, if necessary; with --rate, from its due time) to the last byte;
 lateness, with --rate, from a request's due time until a client was free; chunk_gap, between the ends of two chunks; for
-viewers, startup, stall and live_latency.
+viewers, manifest and segment (the ttlb of these responses), startup, stall and live_latency.
 
 An interrupt ends the load and reports the measurements so far. Exit status: 0 success; 1 if some requests failed or were not
 sent, or none got a response; 2 for wrong usage or an unreachable server.")]

@@ -6,6 +6,7 @@ pub mod edgio;
 pub mod load;
 pub mod lumen;
 mod page;
+pub mod unified;
 
 pub use page::{Page, charts};
 

@@ -8,7 +8,7 @@
 //! - [`script`]: clients of a wrk script that reads the manifest.
 //! - [`audience`]: up to 50,000 live viewers at various offsets, over three edges.
 //! - [`headlines`]: the published figures and those measured here.
-//! - [`processes`] and [`usage`]: load-generating processes, and the resource usage of processes.
+//! - [`processes`]: load-generating processes.
 
 pub mod audience;
 mod headlines;
@@ -19,7 +19,6 @@ pub mod script;
 mod servers;
 mod stamps;
 pub mod throughput;
-mod usage;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -34,8 +33,8 @@ use thalweg_netem::signals::Signals;
 use crate::cc::statistics::{is_supported, quantile_of_sorted, supported_quantile};
 
 pub use super::EarlyEnd;
+pub use super::usage::Usage;
 pub use headlines::{LOCK_MS, TTFB_P95_MS, headlines};
-pub use usage::Usage;
 
 /// Publisher, year and subject.
 pub const TITLE: &str = "Lumen, 2021: low-latency DASH through a content network";

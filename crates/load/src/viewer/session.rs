@@ -134,6 +134,17 @@ enum Object<'a> {
     Segment(&'a Segment),
 }
 
+impl Object<'_> {
+    /// Returns the time to record for complete responses, besides TTFB and TTLB.
+    fn time(self) -> Option<Time> {
+        match self {
+            Self::Manifest => Some(Time::Manifest),
+            Self::Header => None,
+            Self::Segment(_) => Some(Time::Segment),
+        }
+    }
+}
+
 /// Position of a viewer in its presentation.
 struct Progress {
     presentation: Rc<Presentation>,

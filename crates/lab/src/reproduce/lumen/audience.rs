@@ -16,8 +16,8 @@ use tokio::time::sleep_until;
 use super::Bench;
 use super::processes::{LoadProcess, attend};
 use super::servers::{self, ANY};
-use super::usage::{Meter, Usage};
 use crate::process::ChildProcess;
+use crate::reproduce::usage::{Meter, Usage};
 
 /// Number of edges, and of viewer processes. One would not suffice, because on many machines a
 /// process can open only 20,000 files.

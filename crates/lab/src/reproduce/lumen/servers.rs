@@ -9,14 +9,12 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::{Bench, Cache, Requirements};
-use crate::process::ChildProcess;
+use crate::process::{ChildProcess, installed};
 
 /// Maximum connections of an edge or nginx.
 const CONNECTIONS_MAX: u64 = 19_000;
 /// Memory limit of an edge.
 const MEMORY: &str = "256MiB";
-/// Directory of Debian's server programs, which is not in every user's PATH.
-const SERVERS: &str = "/usr/sbin";
 
 /// Any free loopback port.
 pub(super) const ANY: &str = "127.0.0.1:0";
@@ -83,12 +81,6 @@ pub(super) fn check() -> anyhow::Result<()> {
 /// Returns the path of Debian's nginx.
 fn nginx_program() -> anyhow::Result<PathBuf> {
     installed("nginx").context("`nginx` not found, needed for the comparison: install nginx-light")
-}
-
-fn installed(name: &str) -> Option<PathBuf> {
-    let in_path = std::env::var_os("PATH").unwrap_or_default();
-    let mut directories = std::iter::once(PathBuf::from(SERVERS)).chain(std::env::split_paths(&in_path));
-    directories.find_map(|directory| Some(directory.join(name)).filter(|file| file.is_file()))
 }
 
 fn nginx(backend: SocketAddr, directory: &Path) -> anyhow::Result<(ChildProcess, SocketAddr)> {

@@ -9,7 +9,7 @@ use thalweg_load::report::from_json;
 use super::Bench;
 use super::processes::{LoadProcess, attend};
 use super::servers;
-use super::usage::{Meter, Usage};
+use crate::reproduce::usage::{Meter, Usage};
 
 /// Number of concurrent clients.
 const CLIENTS: usize = 32;

@@ -218,7 +218,9 @@ impl Viewer {
         match done {
             Ok(exchange) => {
                 let failure = status_failure(exchange.status, target);
-                let times = times(&exchange, started, None);
+                let [ttfb, ttlb] = times(&exchange, started, None);
+                let of_object = object.time().map(|time| (time, ttlb.1));
+                let times: Vec<_> = [ttfb, ttlb].into_iter().chain(of_object).collect();
                 recorder.end(counted, exchange.last_byte, Some(exchange.status), &times, failure.as_ref());
                 failure.map_or(Ok(Received { bytes: exchange.content_bytes, complete_length }), Err)
             }

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 /// Clock ticks per second: `USER_HZ` on every current Linux architecture (time(7)).
-const TICKS_PER_S: f64 = 100.0;
+pub(super) const TICKS_PER_S: f64 = 100.0;
 
 /// Total resource usage of a set of processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -49,7 +49,7 @@ impl Meter {
 }
 
 /// Reads a process's processor time in ticks and its resident memory.
-fn used(process: u32) -> Option<(u64, u64)> {
+pub(super) fn used(process: u32) -> Option<(u64, u64)> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     Some((ticks(&stat)?, resident_bytes(&status)?))
