@@ -2,8 +2,8 @@
 //! encoding it again.
 //!
 //! Pictures are small, because nobody decodes them; the encoder pads each track to its bit rate.
-//! Each fragment lasts 2 s, starts with a key frame, and is listed in the track's `sidx`, so that the
-//! origin indexes a track with few reads.
+//! Each fragment lasts 2 s, starts with a key frame, and is listed in the track's `sidx`, so that
+//! the origin indexes a track with few reads.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
