@@ -103,6 +103,46 @@ fn edgio_reproduction_finds_slow_networks_and_survives_damage() {
     assert!(checks.iter().all(|check| check["holds"] == true), "{output}");
 }
 
+/// Both arms must be measured over a real S3 server, without a failed request, and pooled
+/// connections must be fewer. Gains are not checked, because they depend on the load of the
+/// machine.
+#[test]
+fn unified_reproduction_measures_both_arms() {
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = std::env::temp_dir().join(format!("thalweg-lab-unified-{}", std::process::id()));
+    let cache = program("../unified");
+    let mut command = Command::new(program("thalweg-lab"));
+    command.args(["reproduce", "unified", "--quick", "--thalweg"]).arg(program("thalweg"));
+    command.arg("--cache").arg(&cache).arg("--out").arg(&directory).stdin(Stdio::null());
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let output = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(matches!(status.code(), Some(0 | 1)), "{output}");
+    let summary = fs::read_to_string(directory.join("summary.json")).unwrap_or_else(|_| panic!("{output}"));
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    assert!(summary["failed"].is_null() && summary["interrupted_by_signal"].is_null(), "{output}");
+    let runs = summary["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 4, "two formats and two arms: {output}");
+    for run in runs {
+        assert_eq!(run["errors"], 0, "{output}");
+        let counts = ["manifests", "segments"].map(|what| run[what]["count"].as_u64().unwrap());
+        // HLS has a multivariant playlist and at least one media playlist.
+        let manifests = if run["format"] == "hls" { 2 * 14 } else { 14 };
+        assert!(counts[0] >= manifests && counts[1] > counts[0], "{counts:?}: {output}");
+    }
+    let opened = |arm: &str| -> u64 {
+        let of_arm = runs.iter().filter(|run| run["connections"] == arm);
+        of_arm.map(|run| run["connections_opened"].as_u64().unwrap()).sum()
+    };
+    let (fresh, pooled) = (opened("fresh"), opened("pooled"));
+    assert!(pooled > 0 && 2 * pooled < fresh, "{pooled} instead of {fresh} connections: {output}");
+    assert_eq!(summary["limit"].as_array().map(Vec::len), Some(3), "{output}");
+    let report = fs::read_to_string(directory.join("report.html")).unwrap();
+    assert_eq!(report.matches("<svg").count(), 2 + 2 * 5, "two charts of gains, five of each format");
+    let finished = fs::read_dir(directory.join("runs")).unwrap().count();
+    fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(finished, 4, "a series resumes from these files");
+}
+
 #[test]
 fn lumen_result_is_reproduced_for_joiners() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
