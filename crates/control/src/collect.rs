@@ -5,9 +5,9 @@
 //! Callers pass an earlier time while records are delayed. Records for closed windows are dropped
 //! and counted, so each window is produced once. Outcomes are those of clients: see `client.rs`.
 //!
-//! An edge may record the responses of only one client in N. Each of its connections then stands for
-//! N. Socket records come from all clients, so those of connections without a response are left out:
-//! whether their client is sampled is not known.
+//! An edge may record the responses of only one client in N. Each of its connections then stands
+//! for N. Socket records come from all clients, so those of connections without a response are left
+//! out: whether their client is sampled is not known.
 //!
 //! **Invariant:** a closed window is never reopened, even if the clock changes: see [`follows`].
 

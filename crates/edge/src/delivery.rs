@@ -9,12 +9,12 @@
 //!   that is from the first byte written to the last byte acknowledged, without the time in which
 //!   an earlier response on the connection was still being acknowledged. If the response waited for
 //!   content (a fill, a live stream), it is the kernel's own busy time, so that the source's pace
-//!   is not mistaken for the network's. In both cases, the time in which the client's receive window
-//!   held the response back is subtracted, so that a client that reads slowly is not either. The
-//!   kernel counts that time for the connection, in ticks.
-//! - **The last packet** may be acknowledged late: clients delay the acknowledgement of a packet that
-//!   no other one follows. So the time is that of the byte before the last full packet, and is
-//!   extended in proportion to the bytes after it.
+//!   is not mistaken for the network's. In both cases, the time in which the client's receive
+//!   window held the response back is subtracted, so that a client that reads slowly is not
+//!   mistaken for a slow network. The kernel counts that time for the connection, in ticks.
+//! - **The last packet** may be acknowledged late: clients delay the acknowledgement of a packet
+//!   that no other packet follows. The time is therefore that of the byte before the last full
+//!   packet, extended in proportion to the bytes after it.
 //! - **Testable rate** is the highest rate that the response could have shown, given its size, the
 //!   congestion window at its start and the minimum round-trip time; [`Ideal`] computes it. It and
 //!   the verdict for HD video are without the last packet. Responses that were written back to back

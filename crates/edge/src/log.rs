@@ -18,7 +18,8 @@
 //! while the log has a file or a follower, and for [`FOLLOWER_ABSENCE`] after the edge starts
 //! or the last follower disconnects, so that a restarting follower misses no records.
 //!
-//! **Invariant:** started responses = records + lost + without a record + sampled out + in progress.
+//! **Invariant:** started responses = records + lost + without a record + sampled out + in
+//! progress.
 //! **Invariant:** on the worker, logging a response takes no lock, allocates nothing, and wakes a
 //! thread only if the writer is asleep or the ring is half full.
 //! **Invariant:** only workers hold ring producers, and only the writer closes the recent records.
@@ -228,8 +229,9 @@ impl Records {
     }
 }
 
-/// Opens the log with destination `to` and one ring per worker. Responses of the clients in `sample`
-/// are recorded; those are counted in `state`, and their records kept for followers within `kept`.
+/// Opens the log with destination `to` and one ring per worker. Responses of the clients in
+/// `sample` are recorded; those are counted in `state`, and their records kept for followers within
+/// `kept`.
 ///
 /// # Errors
 ///

@@ -224,7 +224,7 @@ fn run_unified(arguments: &Reproduce, thalweg: PathBuf) -> anyhow::Result<Result
         cache: arguments.cache.clone(),
         finished: arguments.out.as_ref().map(|directory| directory.join(FINISHED)),
     };
-    let log = timed_log(estimate("unified", arguments.quick));
+    let log = timed_log(estimate(arguments, "unified"));
     let outcome = unified::run(&unified::plan(arguments.quick), &requirements, &log)?;
     let (found, headlines) = (report::unified::table(&outcome), table(&outcome.headlines()));
     Ok(Results {

@@ -251,8 +251,8 @@ impl Delivery {
         Some(u64::try_from(per_s).unwrap_or(u64::MAX))
     }
 
-    /// Minimum busy time that yields a rate, in microseconds. Where the kernel's counters are a part
-    /// of it, they must be precise enough, or a small part.
+    /// Minimum busy time that yields a rate, in microseconds. Where the kernel's counters are a
+    /// part of it, they must be precise enough, or a small part.
     fn busy_us_min(&self) -> u64 {
         match self.rwnd_limited_us {
             _ if self.is_source_limited => KERNEL_BUSY_US_MIN,

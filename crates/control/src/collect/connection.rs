@@ -21,7 +21,8 @@ pub(super) struct Connection {
     pub(super) records: u32,
     /// Edge index in the window, or `None` if the window had no room for the edge.
     pub(super) edge: Option<usize>,
-    /// Number of clients of its edge for which the connection's client stands; 0 without a response.
+    /// Number of clients of its edge for which the connection's client stands; 0 without a
+    /// response.
     pub(super) sample_one_in: u32,
     /// Number of responses, including failed ones.
     pub(super) responses: u32,

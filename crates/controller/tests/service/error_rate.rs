@@ -16,7 +16,8 @@ use thalweg_control::Settings;
 use crate::running::{Place, Service, now};
 use crate::world::{Plan, World};
 
-/// Networks of each PoP in which steering raises the goodput. These PoPs show which gains are found.
+/// Networks of each PoP in which steering raises the goodput. These PoPs show which gains are
+/// found.
 const HELPED_NETWORKS: u32 = 40;
 /// Number of windows after the last records until the last decision can be read.
 const DECIDED_WINDOWS: u64 = 2;
@@ -69,8 +70,8 @@ impl Test {
         settings
     }
 
-    /// Runs the PoPs side by side, and returns the verdicts of those without an effect, and of those
-    /// with a gain, in order.
+    /// Runs the PoPs side by side, and returns the verdicts of those without an effect, and of
+    /// those with a gain, in order.
     fn run(self) -> (Vec<Verdicts>, Vec<Verdicts>) {
         let mut place = Place::new();
         place.settings = self.settings();
@@ -122,8 +123,8 @@ fn dropped(service: &Service, cause: &str) -> u64 {
     service.metric(&format!("records_{cause}_total"))
 }
 
-/// Asserts that the explanation of each network of `pop` that became promising shows a gain, and why
-/// pairs did not count.
+/// Asserts that the explanation of each network of `pop` that became promising shows a gain, and
+/// why pairs did not count.
 fn check_explanations(service: &Service, pop: &str, helped: &Verdicts) {
     for prefix in &helped.promising {
         let explanation = service.get(&format!("/explain?pop={pop}&prefix={prefix}"), "").json();

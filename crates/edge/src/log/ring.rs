@@ -145,8 +145,8 @@ impl Ring {
         });
     }
 
-    /// Counts an ended response whose entry is appended later, by [`Deferred::write`], if its client
-    /// is sampled.
+    /// Counts an ended response whose entry is appended later, by [`Deferred::write`], if its
+    /// client is sampled.
     pub(super) fn defer(began: Instant, entry: Entry<'_>, is_sampled: bool) -> Deferred {
         Self::with(|ring| ring.counts.ended(entry.sent));
         let content_bytes = entry.sent.bytes;

@@ -72,7 +72,8 @@ async fn acknowledgement_is_timed_by_the_client_and_not_by_the_write() {
         // scheduling.
         assert!(acked_us <= read_us + 45_000, "{read_us} us, {record:?}");
         assert_eq!(delivery.acked_bytes, LENGTH as u64);
-        // The time is the client's, not the network's. The kernel counts it in ticks of up to 10 ms.
+        // The time is the client's, not the network's. The kernel counts it in ticks of up to 10
+        // ms.
         let (busy_us, limited_us) = (delivery.busy_us.unwrap(), delivery.rwnd_limited_us.unwrap());
         assert!(limited_us + 20_000 >= 150_000, "{record:?}");
         assert!(busy_us + limited_us <= acked_us && busy_us < limited_us, "{record:?}");

@@ -4,9 +4,9 @@
 //! A write waits only for the client to accept bytes, and at most for the stall limit, so a stalled
 //! client ties up a connection but never a thread.
 //!
-//! If the response's delivery is measured, the byte before its last full packet is stamped: a client
-//! may delay the acknowledgement of the last packet, by 40 ms on Linux. It acknowledges the packet
-//! before it as soon as the last one arrives.
+//! If the response's delivery is measured, the byte before its last full packet is stamped: a
+//! client may delay the acknowledgement of the last packet, by 40 ms on Linux. It acknowledges the
+//! packet before it as soon as the last one arrives.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -265,8 +265,8 @@ impl<'a> Sender<'a> {
         self.write(&mut [IoSlice::new(bytes)], flags(more), false).await
     }
 
-    /// Sends the end of the response, and stamps it. Callers box the future: an idle connection must
-    /// not have room for it.
+    /// Sends the end of the response, and stamps it. Callers box the future: an idle connection
+    /// must not have room for it.
     async fn end<const N: usize>(&mut self, parts: [&[u8]; N]) -> io::Result<()> {
         let all = parts.iter().map(|part| part.len()).sum();
         let unstamped = self.unstamped_bytes(all);
