@@ -235,8 +235,10 @@ async fn indexing_reads_no_media_and_a_segment_is_one_read() {
     let answers = futures_util::future::join_all((0..8).map(|_| origin.get(path))).await;
     assert!(answers.iter().all(|answer| answer.status == StatusCode::OK));
     assert!(answers.iter().all(|answer| answer.content == answers[0].content));
-    assert_eq!(proxy.take_reads().len(), 1);
-    assert_eq!(counters(&origin).await["reads_collapsed"], 7);
+    let counters = counters(&origin).await;
+    assert_eq!(counters["reads_collapsed"], 7);
+    // The delayed read may be hedged.
+    assert_eq!(proxy.take_reads().len() as u64, 1 + counters["hedges"].as_u64().unwrap());
     origin.stop().await;
 }
 
