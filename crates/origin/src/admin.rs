@@ -1,5 +1,5 @@
-//! Admin interface for operators: Prometheus metrics, liveness, readiness, and the state of storage.
-//! It listens on loopback by default.
+//! Admin interface for operators: Prometheus metrics, liveness, readiness, and the state of
+//! storage. It listens on loopback by default.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Presentation storage: listings and ranged reads of one or more libraries.
 //!
 //! A library is a directory ([`local`]), or is reached over HTTP ([`remote`]): a bucket ([`s3`]) or
-//! a web server ([`http`]). If several libraries have a presentation of the same name, the first one
-//! serves it.
+//! a web server ([`http`]). If several libraries have a presentation of the same name, the first
+//! one serves it.
 //!
 //! A key is a path below the library's root, with `/` between its segments. **Invariant:** keys
 //! come only from listings, so no request can name a file that is not a track in a presentation's

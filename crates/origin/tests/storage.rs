@@ -260,7 +260,8 @@ async fn web_server_is_served_like_a_directory_with_the_same_files() {
     origin.stop().await;
 }
 
-/// Without autoindex and without entity tags, text files list the tracks, and times guard the reads.
+/// Without autoindex and without entity tags, text files list the tracks, and times guard the
+/// reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn web_server_without_listings_needs_text_files() {
     let media = make_media(SECONDS);

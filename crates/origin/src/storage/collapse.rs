@@ -2,8 +2,8 @@
 //!
 //! Whoever needs the next bytes first drives the read, so no more than a window of it is in memory.
 //! A reader joins while the first bytes are still in the window. A reader that falls behind by more
-//! than the window continues on its own with a read of the rest, so a slow client neither slows down
-//! the others nor holds memory.
+//! than the window continues on its own with a read of the rest, so a slow client neither slows
+//! down the others nor holds memory.
 //!
 //! **Invariant:** all readers waiting for bytes are woken when bytes arrive, and any of them can
 //! drive the read. A client that stops reading does not stop the others.

@@ -74,8 +74,8 @@ impl Fetcher {
         Some(self.hedge_after_us.load(Ordering::Relaxed)).filter(|us| *us > 0).map(Duration::from_micros)
     }
 
-    /// Sends a request until its response is acceptable. `is_read` marks a ranged read, which may be
-    /// hedged.
+    /// Sends a request until its response is acceptable. `is_read` marks a ranged read, which may
+    /// be hedged.
     pub(super) async fn fetch(
         &self,
         request: &Request<Bytes>,
