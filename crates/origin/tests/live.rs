@@ -383,7 +383,7 @@ async fn channel_without_a_complete_segment_sends_retry_after() {
     let answer = origin.get("/live/c/manifest.mpd").await;
     assert_eq!((answer.status, answer.field("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, "1"));
     assert_eq!(answer.field("cache-control"), "no-store");
-    assert_eq!(origin.text("/catalog.json").await, r#"{"vod":[],"live":[],"faults":[]}"#);
+    assert_eq!(origin.text("/catalog.json").await, r#"{"vod":[],"live":[],"faults":[],"warnings":[]}"#);
     origin.stop().await;
 }
 

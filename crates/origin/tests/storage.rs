@@ -235,10 +235,11 @@ async fn indexing_reads_no_media_and_a_segment_is_one_read() {
     let answers = futures_util::future::join_all((0..8).map(|_| origin.get(path))).await;
     assert!(answers.iter().all(|answer| answer.status == StatusCode::OK));
     assert!(answers.iter().all(|answer| answer.content == answers[0].content));
+    // A slow first byte may cause a hedge, which is a read, too.
     let counters = counters(&origin).await;
+    let hedges = counters["hedges"].as_u64().unwrap();
+    assert_eq!(proxy.take_reads().len() as u64 - hedges, 1);
     assert_eq!(counters["reads_collapsed"], 7);
-    // The delayed read may be hedged.
-    assert_eq!(proxy.take_reads().len() as u64, 1 + counters["hedges"].as_u64().unwrap());
     origin.stop().await;
 }
 
