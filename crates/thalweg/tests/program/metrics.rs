@@ -15,6 +15,7 @@ const CONFIG: &str = "
 listen = '127.0.0.1:0'
 ingest = '127.0.0.1:0'
 admin = '127.0.0.1:0'
+media = 'http://127.0.0.1:1/'
 [edge]
 listen = '127.0.0.1:0'
 admin = '127.0.0.1:0'
@@ -46,7 +47,12 @@ const ROLES: [(&str, &str, &str, &[&str]); 5] = [
         "origin-admin",
         "Origin",
         "`[origin] admin`, by default `127.0.0.1:8085`",
-        &["thalweg_origin_connections", "thalweg_origin_responses", "thalweg_origin_written_bytes"],
+        &[
+            "thalweg_origin_connections",
+            "thalweg_origin_responses",
+            "thalweg_origin_written_bytes",
+            "thalweg_origin_storage_failures",
+        ],
     ),
     ("agent", "Agent", "`[agent] listen`, by default off", &[]),
     ("consumer", "Consumer", "`[consumer] listen`, by default off", &[]),
