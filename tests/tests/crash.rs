@@ -17,13 +17,13 @@ const ROUNDS: usize = 40;
 /// Maximum time from start to kill.
 const LIFE_MS_MAX: u64 = 250;
 const CLIENTS: usize = 4;
-/// Number of paths requested per edge process (as many as fit on the disk), and number of those
-/// that are new in each process.
+/// Number of paths requested per edge process: as many as fit on the disk.
 const PATHS: u64 = 60;
+/// Number of those paths that are new in each process.
 const NEW_PATHS: u64 = 7;
-/// Number of paths that must survive the last kills (a third of the disk), and maximum number of
-/// edge processes until they do.
+/// Number of paths that must survive the last kills. They fill a third of the disk.
 const KEPT_PATHS: u64 = 20;
+/// Maximum number of edge processes started before these paths have all survived.
 const KEPT_LIVES_MAX: usize = 20;
 const SIZES: [usize; 5] = [0, 700, 20_000, 300_000, 1_500_000];
 

@@ -353,7 +353,8 @@ mod tests {
             ("max-age=10, immutable", "max-age=0", 5, Now),
             ("max-age=10, immutable", "no-cache", 5, AfterValidation),
             ("max-age=10, immutable", "max-age=0", 11, AfterValidation),
-            // Once stale, a reload is not a hit, even if other directives would allow it.
+            // A reload of a stale immutable response is not a hit, even if other directives would
+            // allow one.
             ("max-age=10, immutable", "max-age=0, max-stale", 11, AfterValidation),
             ("max-age=10, immutable, stale-while-revalidate=60", "max-age=0", 11, AfterValidation),
         ] {

@@ -1,5 +1,4 @@
-//! State directory: preserves an edge's count of responses to be recorded across restarts and
-//! crashes.
+//! State directory: keeps an edge's count of recorded responses across restarts and crashes.
 //!
 //! ```text
 //! DIR/               locked (flock) by the process that uses it
@@ -12,8 +11,8 @@
 //! The counter page is in a tmpfs: in `DIR` itself if that is a tmpfs, otherwise in
 //! `SHARED_MEMORY`. On a disk, counting would sometimes block: the file system write-protects a
 //! page while writing it back, and the next store to the page may then wait for journal space
-//! (<https://www.evanjones.ca/jvm-mmap-pause.html>). As a consequence, a reboot loses the count of
-//! a crashed run. A run that ends properly stores its count in a file.
+//! (<https://www.evanjones.ca/jvm-mmap-pause.html>). Because the page is in memory, a reboot loses
+//! the count of a crashed run. A run that ends properly stores its count in a file.
 //!
 //! Each run creates its page before it accepts requests, and never changes the page of another run.
 //! After a crash, no page is torn, but the page of a run without requests may be too short.

@@ -31,8 +31,8 @@ async fn warm(backend: &Backend, edge: &TestEdge, size: usize) -> Follower {
     records
 }
 
-/// Connects a client that receives packets of the Internet's size, and delays acknowledgements as
-/// after a longer conversation.
+/// Connects a client that has a typical Internet MSS, and delays acknowledgements like an
+/// established connection.
 async fn delaying_client(edge: &TestEdge) -> Client {
     let socket = TcpSocket::new_v4().unwrap();
     SockRef::from(&socket).set_tcp_mss(1_448).unwrap();

@@ -221,8 +221,8 @@ async fn backend_failing_at_any_byte_never_corrupts_stored_content() {
             let address = edge.address;
             let backend = tokio::spawn(breaks_once(listener, LENGTH, framed, how));
             let whole = response("/a", LENGTH, framed, None).len();
-            // If content is delimited by the end of the connection, an early close looks like its
-            // end.
+            // A close within close-delimited content cannot be told apart from its normal end, so
+            // cut only the head.
             let cuts = if framed == Framed::Close && how == End::Close { whole - LENGTH } else { whole };
             for cut in 0..cuts {
                 let path = format!("/a?{cut}");

@@ -205,8 +205,8 @@ mod tests {
         let Ratio { ratio: found, interval } = ratio(&a, &b);
         let (least, most) = interval.unwrap();
         assert!((found - 5.0).abs() < 1e-12 && most - found > found - least, "{least} {found} {most}");
-        // At both interval ends the difference is exactly t standard errors from zero, with the
-        // ratio's degrees of freedom.
+        // At each end of the interval, `a - end * b` is exactly t standard errors from zero. t has
+        // the ratio's degrees of freedom.
         let (part_a, part_b) = (2.5 / 5.0, 0.145 / 5.0);
         let t = t(freedom((part_a, 5), (25.0 * part_b, 5)));
         for end in [least, most] {

@@ -68,7 +68,7 @@ pub fn headlines(report: &Report) -> [Headline; 2] {
     ]
 }
 
-/// Returns the bias between two algorithms that is largest over all sizes and pairs.
+/// Returns the largest bias between two algorithms, over all sizes and pairs.
 fn largest_bias(report: &Report) -> Option<ArmBias> {
     arm_biases(report).into_iter().max_by(|a, b| a.ln.mean.abs().total_cmp(&b.ln.mean.abs()))
 }

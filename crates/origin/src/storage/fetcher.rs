@@ -124,7 +124,8 @@ impl Fetcher {
         let _ = self.tokens.fetch_update(Ordering::AcqRel, Ordering::Acquire, give);
     }
 
-    /// Returns the response if its head is acceptable, or else the reason that its content states.
+    /// Returns the response if its head is acceptable. Otherwise returns a failure; for an error
+    /// status, its message includes the reason given in the content.
     async fn judge(
         &self,
         response: Response<Content>,

@@ -198,7 +198,7 @@ impl Checker<'_> {
 
     fn symbol(&mut self, name: &Name, what: &str, symbol: Symbol) {
         if name.text.contains('.') {
-            self.faults.error(name.span, format!("the name of a {what} cannot contain a dot"));
+            self.faults.error(name.span, format!("{what} names cannot contain a dot"));
             return;
         }
         if let Some((_, first)) = self.symbols.get(&name.text) {

@@ -233,7 +233,7 @@ fn declaration_faults_are_reported() {
         "sub vcl_rec { }\nsub a.b { }\nsub twice { }\nsub twice { }",
         expect![[r#"
         main.vcl:2:5 unknown subroutine vcl_rec (names that begin with vcl_ are reserved; did you mean vcl_recv?)
-        main.vcl:3:5 the name of a subroutine cannot contain a dot
+        main.vcl:3:5 subroutine names cannot contain a dot
         main.vcl:3:5 warning: sub a.b is never called
         main.vcl:4:5 warning: sub twice is never called
         main.vcl:5:5 twice is declared twice (first declared at main.vcl:4:5)

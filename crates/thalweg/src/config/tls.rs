@@ -112,7 +112,8 @@ pub(super) fn check(
     match controller.tls() {
         Err(fault) => faults.push(fault),
         Ok(None) => {}
-        // The roles cannot know which name the certificate has.
+        // With TLS there is no default URL: the other roles do not know which host name the
+        // certificate covers.
         Ok(Some(_)) => {
             let missing = |setting| {
                 format!("the controller in the same file speaks TLS: set {setting} to its https:// URL")

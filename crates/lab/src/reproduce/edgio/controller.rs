@@ -32,7 +32,7 @@ pub struct Round {
     pub left: Vec<Change>,
     /// Networks whose trial showed a gain within the network.
     pub promising: Vec<String>,
-    /// Networks shown to be helped as a whole.
+    /// Networks for which steering was shown to help the whole network.
     pub proved: Vec<String>,
     /// The kernel's delivery rate in bytes per second.
     pub delivery_rate: Percentiles,

@@ -108,7 +108,8 @@ impl Storage {
     }
 
     fn fill(&self, emulation: &Emulation, film: &Film) -> anyhow::Result<()> {
-        // The bucket exists if it has a film of another duration; the server then answers 409.
+        // The bucket may already exist, with a film of another duration. The server then responds
+        // 409.
         self.put(emulation, &format!("/{BUCKET}"), None, &[200, 409])?;
         let policy = emulation.scratch().join("policy.json");
         let text = format!(

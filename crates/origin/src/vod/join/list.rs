@@ -113,7 +113,7 @@ fn clip(text: &str) -> Result<Clip, String> {
     }
     let start_us = start.unwrap_or(0);
     if end_us.is_some_and(|end| end <= start_us) {
-        return Err(format!("the clip {text} ends before it begins"));
+        return Err(format!("clip {text}: the end must be after the start"));
     }
     Ok(Clip { start_us, end_us })
 }
@@ -196,7 +196,7 @@ mod tests {
         check(
             "a 20-10",
             expect![[r#"
-            1: the clip 20-10 ends before it begins
+            1: clip 20-10: the end must be after the start
         "#]],
         );
         check(
