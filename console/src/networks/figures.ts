@@ -9,6 +9,8 @@ export const WINDOW_MS = 5 * 60_000;
 
 /** Maximum responses kept; on a busy edge, this shortens the window. */
 export const RESPONSES_MAX = 20_000;
+/** Maximum weight of a response, as in the tables. */
+const SAMPLE_ONE_IN_MAX = 1000;
 
 /** The stored fields of a response. */
 interface Response {
@@ -72,7 +74,7 @@ export class LastResponses {
       cmcd,
       // Remove the port, because a player may use several connections.
       session: cmcd?.sid ?? client.replace(/:\d+$/, ""),
-      weight: sample_one_in ?? 1,
+      weight: Math.min(sample_one_in ?? 1, SAMPLE_ONE_IN_MAX),
     });
     // Trim only at twice the limit, so that not every push moves the whole array.
     if (this.#responses.length >= 2 * RESPONSES_MAX) this.#responses.splice(0, this.#responses.length - RESPONSES_MAX);

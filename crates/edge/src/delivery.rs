@@ -209,7 +209,7 @@ impl Deliveries {
         let written = span.end - span.start;
         let framing = written.saturating_sub(record.content_bytes());
         let acked_bytes = if is_acked { written } else { measured.position - span.start };
-        let delivery = Delivery {
+        let mut delivery = Delivery {
             // The head is sent first. In a cut response, the position of the chunk framing is
             // unknown, so all framing counts as sent first.
             acked_bytes: acked_bytes.saturating_sub(framing),
@@ -220,6 +220,10 @@ impl Deliveries {
             is_source_limited: span.busy_before.is_some(),
             rwnd_limited_us: Some(micros(limited)).filter(|&us| us > 0),
         };
+        if delivery.goodput_bytes_per_s().is_none() {
+            // Without a rate of the path, it is unknown whether the path reached that of HD.
+            delivery.reached_hd = None;
+        }
         self.last_acked = acked.or(self.last_acked);
         if let Some(goodput_bytes_per_s) = delivery.goodput_bytes_per_s() {
             self.last = Some(Delivered { goodput_bytes_per_s, testable_bytes_per_s: testable.unwrap_or(0) });

@@ -298,7 +298,13 @@ fn unreadable(error: &StorageError) -> Response<Body> {
         StorageError::Remote { .. } => StatusCode::BAD_GATEWAY,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let mut response = response::text(status, error);
+    // Messages of remote storage may contain account names and addresses.
+    let mut response = match error {
+        StorageError::Remote { failure, .. } => {
+            response::text(status, format_args!("storage failed: {}", failure.kind.name()))
+        }
+        error => response::text(status, error),
+    };
     if error.is_temporary() {
         response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
     }

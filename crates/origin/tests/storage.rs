@@ -144,7 +144,8 @@ async fn no_fault_changes_a_byte() {
     proxy.inject(&[Fault::SlowDown; 4]);
     let answer = origin.get(path).await;
     assert_eq!((answer.status, answer.field("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, "1"));
-    assert!(answer.text().contains("SlowDown"), "{}", answer.text());
+    // What storage says stays in the log: it may contain names of accounts and addresses.
+    assert_eq!(answer.text(), "storage failed: slow_down\n");
     origin.stop().await;
 }
 

@@ -19,6 +19,9 @@ use crate::Lines;
 /// because readers ignore unknown fields.
 pub const SCHEMA_VERSION: u32 = 2;
 
+/// Time limited by the receive window may be at most one part in this many of the remaining busy
+/// time.
+const RWND_LIMITED_DIVISOR: u64 = 4;
 /// Minimum busy time of a kernel's counter that yields a rate, in microseconds. The kernel counts
 /// busy time in ticks of up to 10 ms.
 pub const KERNEL_BUSY_US_MIN: u64 = 40_000;
@@ -251,14 +254,20 @@ impl Delivery {
         Some(u64::try_from(per_s).unwrap_or(u64::MAX))
     }
 
-    /// Minimum busy time that yields a rate, in microseconds. Where the kernel's counters are a
-    /// part of it, they must be precise enough, or a small part.
+    /// Like [`goodput_bytes_per_s`](Self::goodput_bytes_per_s), but time limited by the client's
+    /// receive window counts as busy. Comparisons use this rate: leaving out limited responses would
+    /// select by congestion control, because a faster one reaches the window's limit earlier.
+    pub fn goodput_with_window_limit_bytes_per_s(&self) -> Option<u64> {
+        let busy_us = self.busy_us?.saturating_add(self.rwnd_limited_us.unwrap_or(0));
+        Self { busy_us: Some(busy_us), rwnd_limited_us: None, ..self.clone() }.goodput_bytes_per_s()
+    }
+
+    /// Minimum busy time that yields a rate, in microseconds. The kernel's busy time is counted in
+    /// ticks. Time limited by the receive window must be a small part: the client also receives
+    /// content in that time, so the rest alone would overstate the rate.
     fn busy_us_min(&self) -> u64 {
-        match self.rwnd_limited_us {
-            _ if self.is_source_limited => KERNEL_BUSY_US_MIN,
-            Some(limited_us) => limited_us.clamp(1, KERNEL_BUSY_US_MIN),
-            None => 1,
-        }
+        let precise_us = if self.is_source_limited { KERNEL_BUSY_US_MIN } else { 1 };
+        self.rwnd_limited_us.unwrap_or(0).saturating_mul(RWND_LIMITED_DIVISOR).max(precise_us)
     }
 }
 

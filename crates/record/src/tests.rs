@@ -305,15 +305,19 @@ fn goodput_is_acknowledged_bytes_per_second_of_busy_time() {
     let live = |busy_us| Delivery { is_source_limited: true, busy_us: Some(busy_us), ..delivery.clone() };
     assert_eq!(goodput(Some(live(39_999))), None);
     assert_eq!(goodput(Some(live(40_000))), Some(31_465_000));
-    // So has the time limited by the receive window.
+    // Time limited by the receive window must be a small part, because content arrives then, too.
     let paused = |busy_us, limited_us| Delivery {
         busy_us: Some(busy_us),
         rwnd_limited_us: Some(limited_us),
         ..delivery.clone()
     };
-    assert_eq!(goodput(Some(paused(20_000, 20_001))), None);
-    assert_eq!(goodput(Some(paused(20_000, 20_000))), Some(62_930_000));
-    assert_eq!(goodput(Some(paused(40_000, 2_000_000))), Some(31_465_000));
+    assert_eq!(goodput(Some(paused(20_000, 5_001))), None);
+    assert_eq!(goodput(Some(paused(20_000, 5_000))), Some(62_930_000));
+    assert_eq!(goodput(Some(paused(40_000, 2_000_000))), None);
+    let with_limit =
+        |busy_us, limited_us| paused(busy_us, limited_us).goodput_with_window_limit_bytes_per_s();
+    assert_eq!(with_limit(20_000, 20_000), Some(31_465_000));
+    assert_eq!(with_limit(0, 0), None);
 }
 
 #[test]

@@ -5,7 +5,7 @@ WITH timed AS (
     SELECT $by AS name, ttfb_us, weight,
         sum(weight) OVER (PARTITION BY $by ORDER BY ttfb_us) AS nth,
         sum(weight) OVER (PARTITION BY $by) AS responses
-    FROM (SELECT *, ifnull(sample_one_in, 1) AS weight FROM responses)
+    FROM (SELECT *, min(ifnull(sample_one_in, 1), 1000) AS weight FROM responses)
     WHERE time >= :since_us AND ttfb_us IS NOT NULL
 ),
 groups AS (

@@ -24,7 +24,7 @@ impl Pop {
     ) -> (Window, Vec<(String, Window)>) {
         let mut prefixes: BTreeMap<(usize, Prefix), Sample> = BTreeMap::new();
         let mut clients = Clients::new();
-        let weight = open.sampling.weight();
+        let window_weight = open.sampling.weight();
         let sampling_edges = sampling_edges(&open);
         let mut edges = vec![EdgeFigures::default(); open.edges.len()];
         for connection in open.connections.into_values() {
@@ -33,9 +33,9 @@ impl Pop {
                 counts.sampled_out += u64::from(connection.records);
                 continue;
             }
-            let weight = weight.saturating_mul(connection.sample_one_in.max(1));
+            let weight = window_weight.saturating_mul(connection.sample_one_in.max(1));
             match connection.edge {
-                Some(edge) => connection.add_to_edge(&mut edges[edge], weight),
+                Some(edge) => connection.add_to_edge(&mut edges[edge], window_weight),
                 None => counts.over_limit += 1,
             }
             if connection.is_left_alone {
@@ -62,7 +62,7 @@ impl Pop {
         let empty = Window {
             number,
             records: open.records,
-            weight,
+            weight: window_weight,
             lost: open.lost,
             prefixes: Vec::new(),
             edges: edges.clone(),

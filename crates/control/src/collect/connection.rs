@@ -109,7 +109,8 @@ impl Connection {
         }
     }
 
-    /// Adds the connection to its edge's figures. Sums count it `weight` times.
+    /// Adds the connection to its edge's figures. Sums count it `weight` times. The edge's own
+    /// sampling has no weight here: an edge is judged by the number of responses it recorded.
     pub(super) fn add_to_edge(&self, edge: &mut EdgeFigures, weight: u32) {
         let responses = u64::from(self.responses).saturating_mul(weight.into());
         edge.responses = edge.responses.saturating_add(responses);
@@ -155,6 +156,6 @@ pub(super) fn has_failed(response: &ResponseRecord) -> bool {
 /// with unacknowledged bytes counts.
 pub(super) fn measured_goodput(settings: &Settings, response: &ResponseRecord) -> Option<u64> {
     let delivery = response.delivery.as_ref()?;
-    let goodput = response.goodput_bytes_per_s()?;
+    let goodput = delivery.goodput_with_window_limit_bytes_per_s()?;
     (delivery.acked_bytes >= settings.goodput_bytes_min && goodput > 0).then_some(goodput)
 }

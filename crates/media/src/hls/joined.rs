@@ -10,22 +10,23 @@ use crate::track::Media;
 /// `../../NAME/TRACK/VERSION/…`, so its segment URLs are those of the entry's own playlists.
 pub fn media(joined: &Joined<'_>, rung: &Rung) -> String {
     let mut body = String::new();
-    let (mut longest, mut was_encrypted) = (0, false);
+    let (mut longest, mut protection_before) = (0, None);
     for (position, (entry, &track)) in joined.entries.iter().zip(&rung.tracks).enumerate() {
         let Some(track) = entry.media().tracks().get(track) else { continue };
         if position > 0 {
             body.push_str("#EXT-X-DISCONTINUITY\n");
         }
+        // A key applies until the next one with the same KEYFORMAT (§4.4.4.4).
+        let protection = track.index.info.properties.protection.as_ref();
+        if protection_before.is_some() && protection_before != protection {
+            body.push_str("#EXT-X-KEY:METHOD=NONE\n");
+        }
+        protection_before = protection;
         let base = format!("../../{}/{}/{}", entry.path, track.name, track.version);
         let is_file = track.index.info.media == Media::WebVtt;
         if !is_file {
             let _ = writeln!(body, "#EXT-X-MAP:URI=\"{base}/init.mp4\"");
         }
-        let is_encrypted = track.index.info.properties.protection.is_some();
-        if was_encrypted && !is_encrypted {
-            body.push_str("#EXT-X-KEY:METHOD=NONE\n");
-        }
-        was_encrypted = is_encrypted;
         write_keys(&mut body, track);
         let extension = if is_file { "vtt" } else { "m4s" };
         let timescale = track.index.info.timescale;

@@ -84,6 +84,10 @@ impl HeaderSearch {
             let what = "media data before the moov of a fragmented file";
             return Err(Error::invalid(mdat, FourCc::MDAT, what).into());
         }
+        let (max, found) = (header::MOOV_BYTES_MAX, bytes.len() as u64);
+        if found > max {
+            return Err(moov.fault(Fault::OverLimit { limit: "MOOV_BYTES_MAX", max, found }).into());
+        }
         let (info, delay) = header::parse_delayed_moov(&moov)?;
         Ok(Found::Header(Header { info, size: self.pos + bytes.len() as u64, delay }))
     }

@@ -6,10 +6,10 @@
 //! target duration.
 
 use super::fragment::Layout;
-use super::limits::{SEGMENT_BYTES_MAX, SEGMENT_SAMPLES_MAX};
+use super::limits::{MOVIE_SEGMENTS_MAX, SEGMENT_BYTES_MAX, SEGMENT_SAMPLES_MAX};
 use super::table::{Sample, SampleTable};
 use crate::boxes::Mp4Box;
-use crate::error::Result;
+use crate::error::{Fault, Result};
 use crate::index::grouping::{Grouping, Rule, Unit};
 use crate::presentation::rescale;
 use crate::track::{Media, Segment, TrackInfo};
@@ -165,6 +165,11 @@ impl Uncut<'_> {
     /// Returns the segments that begin with the samples `firsts`, in a file that begins with a
     /// header of `header_size` bytes.
     pub(super) fn segments(&self, stbl: &Mp4Box<'_>, firsts: &[u32], header_size: u64) -> Result<CutTrack> {
+        let found = firsts.len() as u64;
+        if found > MOVIE_SEGMENTS_MAX {
+            let fault = Fault::OverLimit { limit: "MOVIE_SEGMENTS_MAX", max: MOVIE_SEGMENTS_MAX, found };
+            return Err(stbl.fault(fault));
+        }
         let (mut segments, mut cuts, mut key_sizes) = (Vec::<Segment>::new(), Vec::new(), Vec::new());
         let mut samples = self.table.samples_from(0);
         let mut positions = self.table.extents().walk(0, self.table.extents().start());

@@ -9,6 +9,8 @@ pub const MOVIE_MOOV_BYTES_MAX: u64 = 64 << 20;
 pub const SAMPLES_MAX: u32 = 1 << 22;
 /// Maximum samples of all tracks of a file. They take 64 MiB of memory at 4 bytes each.
 pub const MOVIE_SAMPLES_MAX: u64 = 1 << 24;
+/// Maximum segments of one track: 36 hours with segments of 2 s.
+pub(super) const MOVIE_SEGMENTS_MAX: u64 = 1 << 16;
 /// Maximum samples of one segment: 18 minutes at 60 frames per second.
 pub const SEGMENT_SAMPLES_MAX: u32 = 1 << 16;
 /// Maximum size of one segment, in bytes.

@@ -47,17 +47,20 @@ pub(super) struct Reads(Arc<Mutex<HashMap<ReadKey, Weak<SharedRead>>>>);
 impl Reads {
     /// Joins the read of `key` in progress, or begins one. Also returns whether it joined.
     pub(super) fn join(&self, key: ReadKey, open: Open) -> (SharedReader, bool) {
+        // A read that is dropped locks the map, so this one is dropped after the map's guard.
+        let known;
         let mut reads = lock(&self.0);
         let range = key.range.clone();
-        if let Some(reader) =
-            reads.get(&key).and_then(Weak::upgrade).and_then(|read| read.join(&range, &open))
-        {
+        known = reads.get(&key).and_then(Weak::upgrade);
+        if let Some(reader) = known.clone().and_then(|read| read.join(&range, &open)) {
             return (reader, true);
         }
         let read = SharedRead::new(open(range.clone()), range.start, Some((key.clone(), self.clone())));
         reads.insert(key, Arc::downgrade(&read));
+        // Nobody else can join and advance the read before the map is unlocked.
+        let reader = read.join(&range, &open).expect("a new read has its first bytes");
         drop(reads);
-        (read.join(&range, &open).expect("a new read has its first bytes"), false)
+        (reader, false)
     }
 
     #[cfg(test)]

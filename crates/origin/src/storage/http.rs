@@ -93,7 +93,7 @@ impl Http {
     /// Returns the size and version of a file, or `None` if it is gone.
     async fn describe(&self, fetcher: &Fetcher, key: String) -> Result<Option<Listed>, Failure> {
         let request = request("HEAD", &self.url(&key), ACCEPT, "*/*")?;
-        let (head, _) = fetcher.fetch(&request, false, &accept_absent).await?.into_parts();
+        let (head, _) = fetcher.fetch(&request, false, &accept_gone).await?.into_parts();
         if head.status != StatusCode::OK {
             return Ok(None);
         }
@@ -147,6 +147,15 @@ fn request(method: &str, url: &str, name: HeaderName, value: &str) -> Result<Req
 }
 
 /// Accepts a file that is absent or not shown.
+/// Accepts the head of a file's description. A refusal may pass, and is no reason to leave a track
+/// out.
+fn accept_gone(head: &Parts) -> Result<(), FailureKind> {
+    match head.status {
+        StatusCode::FORBIDDEN => Err(FailureKind::Denied),
+        _ => accept_absent(head),
+    }
+}
+
 fn accept_absent(head: &Parts) -> Result<(), FailureKind> {
     match head.status {
         StatusCode::OK | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::GONE => Ok(()),

@@ -67,8 +67,13 @@ fn s3(rest: &str) -> Option<MediaLocation> {
 fn http(text: &str) -> Option<MediaLocation> {
     let slash = if text.ends_with('/') { "" } else { "/" };
     let uri: Uri = format!("{text}{slash}").parse().ok()?;
-    (uri.host().is_some_and(|host| !host.is_empty()) && uri.query().is_none() && !text.contains('#'))
-        .then_some(MediaLocation::Http(uri))
+    // The location is shown to clients and in logs, so it must not contain a password.
+    let is_open = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+    (is_open
+        && uri.host().is_some_and(|host| !host.is_empty())
+        && uri.query().is_none()
+        && !text.contains('#'))
+    .then_some(MediaLocation::Http(uri))
 }
 
 impl From<PathBuf> for MediaLocation {

@@ -185,7 +185,8 @@ pub(crate) async fn load(
                     let file = movie_track_file(&object.key, &movie, track.number);
                     tracks.push(NamedTrack {
                         name,
-                        version: version.clone(),
+                        // The names of tracks depend on other files; their numbers do not.
+                        version: format!("{version}-{}", track.number),
                         file,
                         index: track.index.clone(),
                     });

@@ -98,7 +98,7 @@ async fn run(worker: &Arc<Worker>, client: &Client, socket: &Socket) {
         // Hold the guard until the client has had time to read the response.
         let _busy = worker.busy();
         // A trial needs all its evidence.
-        let is_evidence = client.steering().steered().is_some();
+        let is_evidence = client.steering().steered().is_some() && worker.log().samples(client.address.ip());
         let measures =
             has_use_for_delivery(worker, client) && (is_evidence || client.is_delivery_due(socket.written()));
         let measure = Measure {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join;
 use futures_util::future::poll_immediate;
-use futures_util::stream;
+use futures_util::{FutureExt, stream};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -106,4 +106,26 @@ async fn failure_reaches_every_reader_and_is_not_joined() {
     assert_eq!(a.begin().await.unwrap_err(), error);
     assert!(!reads.join(key(8), open).1);
     assert_eq!(b.next().await.unwrap_err(), error);
+}
+
+/// A read may fail and end on one thread while another joins it.
+#[test]
+fn failing_read_neither_blocks_nor_panics_those_that_join() {
+    let reads = Reads::default();
+    let join_and_leave = || {
+        for _ in 0..20_000 {
+            let open: Open = Arc::new(|_| {
+                let error = StorageError::Changed { key: "a".to_owned() };
+                stream::iter([Err(error)]).boxed()
+            });
+            let (mut reader, _) = reads.join(key(1000), open);
+            assert!(reader.next().now_or_never().is_none_or(|next| next.is_err()));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(join_and_leave);
+        }
+    });
+    assert_eq!(reads.len(), 0);
 }

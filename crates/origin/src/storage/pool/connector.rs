@@ -3,9 +3,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg_surface::ClientTls;
 use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::{Failure, FailureKind, Stats, Target};
@@ -33,14 +35,20 @@ pub(super) async fn open(
     Connection::start(stream, stats).await
 }
 
+/// Maximum time for which an address is tried while others are left: an address that drops packets
+/// must not use up the connect timeout.
+const ADDRESS_TIMEOUT: Duration = Duration::from_millis(600);
+
 async fn connect(target: &Target) -> io::Result<TcpStream> {
     let host = target.host.trim_start_matches('[').trim_end_matches(']');
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in lookup_host((host, target.port)).await?.take(ADDRESSES_MAX) {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
+    let mut addresses = lookup_host((host, target.port)).await?.take(ADDRESSES_MAX).peekable();
+    while let Some(address) = addresses.next() {
+        if addresses.peek().is_none() {
+            return TcpStream::connect(address).await;
+        }
+        if let Ok(Ok(stream)) = timeout(ADDRESS_TIMEOUT, TcpStream::connect(address)).await {
+            return Ok(stream);
         }
     }
-    Err(last)
+    Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
 }
