@@ -255,8 +255,8 @@ impl Delivery {
     }
 
     /// Like [`goodput_bytes_per_s`](Self::goodput_bytes_per_s), but time limited by the client's
-    /// receive window counts as busy. Comparisons use this rate: leaving out limited responses would
-    /// select by congestion control, because a faster one reaches the window's limit earlier.
+    /// receive window counts as busy. Comparisons use this rate: leaving out limited responses
+    /// would select by congestion control, because a faster one reaches the window's limit earlier.
     pub fn goodput_with_window_limit_bytes_per_s(&self) -> Option<u64> {
         let busy_us = self.busy_us?.saturating_add(self.rwnd_limited_us.unwrap_or(0));
         Self { busy_us: Some(busy_us), rwnd_limited_us: None, ..self.clone() }.goodput_bytes_per_s()

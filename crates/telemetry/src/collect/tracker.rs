@@ -160,8 +160,9 @@ impl Tracker {
         self.dumps += 1;
     }
 
-    /// Returns the number of missed samples and resets it. A sample is missed for each socket beyond
-    /// [`SOCKETS_MAX`] in a dump, and for each socket that closed while no agent was running.
+    /// Returns the number of missed samples and resets it. A sample is missed for each socket
+    /// beyond [`SOCKETS_MAX`] in a dump, and for each socket that closed while no agent was
+    /// running.
     pub(crate) fn take_untracked(&mut self) -> u64 {
         std::mem::take(&mut self.untracked)
     }
