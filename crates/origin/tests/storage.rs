@@ -181,7 +181,10 @@ async fn without_an_idle_time_each_request_opens_a_connection() {
     let origin = Running::start(config);
     check_equal(&origin, media).await;
     let counters = counters(&origin).await;
-    assert_eq!(counters["connections"]["opened"], counters["requests"]);
+    let count = |value: &serde_json::Value| value.as_u64().unwrap();
+    let (opened, requests) = (count(&counters["connections"]["opened"]), count(&counters["requests"]));
+    // A hedge may be cancelled before it has a connection.
+    assert!((requests - count(&counters["hedges"])..=requests).contains(&opened), "{opened} of {requests}");
     assert_eq!(counters["connections"]["reused"], 0);
     origin.stop().await;
 }
